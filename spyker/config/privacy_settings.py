@@ -52,13 +52,19 @@ class PrivacySettings:
     report_metrics: bool = parameter(
         False,
         "true: with unit = example or masking, clients still send training losses, metrics and evaluations, which are "
-        "computed from private data, not covered by ε and not masked",
+        "computed from private data, not covered by ε and not masked; with masking alone, evaluations are sent masked "
+        "without it",
     )
 
     @property
     def per_example(self) -> bool:
         """Whether clients protect each of their examples."""
         return self.unit == EXAMPLE
+
+    @property
+    def masks_scores(self) -> bool:
+        """Whether the scores of clients' evaluations ride along with masked updates."""
+        return self.masking and self.unit == NONE and not self.report_metrics
 
     @property
     def hides_metrics(self) -> bool:

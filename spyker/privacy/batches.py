@@ -12,6 +12,7 @@ import numpy as np
 from spyker.privacy.fixed_point import LARGEST_SUM, Residues
 
 TOLERANCE = 1.001  # of bounds, for rounding
+LISTS = ("clients", "times", "weights", "bounds", "evaluated", "scores", "lengths")  # with an entry per update
 
 
 @dataclass(slots=True)
@@ -30,6 +31,10 @@ class Batch:
     weights: list[float] = field(default_factory=list)
     bounds: list[float] = field(default_factory=list)
     """Norms that the updates were clipped to."""
+    evaluated: list[float] = field(default_factory=list)
+    """Weights of the scores that ride along."""
+    scores: list[int] = field(default_factory=list)
+    """Which scores ride along: bits."""
     used: float = 0.0
     """How much of the range the sum can take up at most."""
     lengths: list[int] = field(default_factory=list)
@@ -48,14 +53,8 @@ class Batch:
         """Add another batch of the same helper, scale and weights."""
         np.add(self.total, other.total, out=self.total)
         np.add(self.extra, other.extra, out=self.extra)
-        for mine, others in (
-            (self.clients, other.clients),
-            (self.times, other.times),
-            (self.weights, other.weights),
-            (self.bounds, other.bounds),
-            (self.lengths, other.lengths),
-        ):
-            mine += others
+        for name in LISTS:
+            getattr(self, name).extend(getattr(other, name))
         self.used += other.used
         self.seals += other.seals
 
@@ -82,15 +81,15 @@ class Batch:
     def state(self) -> list[Any]:
         """Return the state for a checkpoint."""
         about = [self.helper, self.scale, self.largest, self.group, self.used]
-        numbers = [self.clients, self.times, self.weights, self.bounds, self.lengths]
+        numbers = [getattr(self, name) for name in LISTS]
         return [about, numbers, [self.total, self.extra, np.frombuffer(bytes(self.seals), np.uint8)]]
 
 
 def restored_batch(state: Any) -> Batch:
     """Return the batch that a checkpoint holds."""
-    (helper, scale, largest, group, used), (clients, times, weights, bounds, lengths), (total, extra, seals) = state
+    (helper, scale, largest, group, used), numbers, (total, extra, seals) = state
     sums = np.array(total, np.uint32), np.array(extra, np.uint32)
-    batch = Batch(helper, scale, largest, group, *sums, clients, times, weights, bounds, used, lengths)
+    batch = Batch(helper, scale, largest, group, *sums, used=used, **dict(zip(LISTS, numbers, strict=True)))
     batch.seals += np.asarray(seals, np.uint8).tobytes()
     return batch
 

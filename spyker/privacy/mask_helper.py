@@ -32,6 +32,8 @@ class Asked(NamedTuple):
     weights: Sequence[float]
     bounds: Sequence[float]
     seals: Sequence[bytes]
+    words: int = 0
+    """How many of the numbers, the last ones, belong to scores."""
 
 
 class MaskHelper:
@@ -43,6 +45,9 @@ class MaskHelper:
 
     def masks(self, home: int, asked: Asked, count: int) -> Residues:
         """Open seals, and return the sum of their masks, ``count`` numbers.
+
+        Those of scores are missing unless as many clients as a sum needs have sent some, and no client's weigh more
+        than those of all others together.
 
         Args:
             home: the server that asks.
@@ -60,7 +65,12 @@ class MaskHelper:
         total = np.zeros(count, np.uint32)
         for each, factor in zip(opened, asked.times, strict=True):
             accumulate(total, self._opener.mask(each.seed, count), factor)
-        return total
+        return total if self._scores_can_be_opened(opened, asked.times) else total[: count - asked.words]
+
+    def _scores_can_be_opened(self, opened: Sequence[Opened], times: Sequence[int]) -> bool:
+        parts = [(each.statement.client, each.statement.evaluated * n) for each, n in zip(opened, times, strict=True)]
+        clients = [client for client, weight in parts if weight]
+        return len(set(clients)) >= self._threshold and not outweighs_rest(clients, [w for _, w in parts if w])
 
     def _check(self, home: int, asked: Asked) -> list[Opened]:
         count = len(asked.seals)

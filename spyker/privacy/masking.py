@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ import numpy.typing as npt
 
 from spyker.privacy.batches import TOLERANCE, Batch, merged, restored_batch
 from spyker.privacy.fixed_point import LARGEST_SUM, Residues, accumulate, decode, scale_for
+from spyker.privacy.masked_scores import FRACTION, MOST_ADDED, WORDS, decode_scores
 from spyker.privacy.offenders import SPARE, OffenderSearch
 from spyker.privacy.seals import Opener
 from spyker.vectors import Vector, length
@@ -62,6 +64,8 @@ class MaskingSetup:
     """Servers that do nothing but help."""
     opener: Callable[[int], Opener]
     """Returns what a server opens seals with."""
+    scores: bool = False
+    """Whether the clients' scores ride along with their updates."""
 
 
 class Terms(NamedTuple):
@@ -76,6 +80,8 @@ class Terms(NamedTuple):
     """The estimated median norm."""
     largest: float
     """The number of examples whose weight is 1."""
+    scores: int = 0
+    """The number of scores that ride along."""
 
 
 class MaskedSum(NamedTuple):
@@ -93,6 +99,20 @@ class MaskedSum(NamedTuple):
     """The clients whose updates are in it."""
     most: float = 0.0
     """Σ a·d·bound: what ``norms`` is if all updates were clipped."""
+    evaluators: int = 0
+    """Number of clients whose scores are in it."""
+    evaluated: float = 0.0
+    """Σ a·t, for scores that are weighted by examples t."""
+    scores: Mapping[int, float] = MappingProxyType({})
+    """Σ a·t·score, by place of the metric."""
+
+
+def combined_scores(parts: Sequence[MaskedSum]) -> tuple[int, float, dict[int, float]]:
+    """Return number of clients, examples and sums of the scores of several sums, for metrics that all of them have."""
+    there = [part for part in parts if part.evaluators]
+    places = sorted(set.intersection(*(set(part.scores) for part in there))) if there else []
+    sums = {place: math.fsum(part.scores[place] for part in there) for place in places}
+    return sum(part.evaluators for part in there), math.fsum(part.evaluated for part in there), sums
 
 
 def reference_size(sizes: Sequence[int]) -> float:
@@ -110,8 +130,16 @@ def reference_size(sizes: Sequence[int]) -> float:
 class MaskedSums:
     """The home server's side: updates that were received and not opened yet."""
 
-    def __init__(self, size: int, buffers: int, norm: float) -> None:
-        """``size`` and ``buffers`` are those of the model; ``norm`` is a first guess of the norm of updates."""
+    def __init__(self, size: int, buffers: int, norm: float, limits: Sequence[tuple[float, float]] = ()) -> None:
+        """Create empty sums.
+
+        Args:
+            size: length of the model.
+            buffers: number of buffers at its end.
+            norm: a first guess of the norm of updates.
+            limits: smallest and largest value of each score that rides along.
+
+        """
         self.batches: dict[tuple[int, int, float, int], Batch] = {}  # by helper, scale, largest size and group
         self.requested: dict[int, Batch] = {}  # by number of the request
         self.next = 1
@@ -123,7 +151,7 @@ class MaskedSums:
         self.opened: list[MaskedSum] = []  # answers of the present opening
         self.opening = False
         self.search = OffenderSearch()
-        self._size, self._buffers, self._first_guess = size, buffers, self.median
+        self._size, self._buffers, self._first_guess, self._limits = size, buffers, self.median, limits
 
     # --- Terms -------------------------------------------------------------------------------------------------------
 
@@ -161,6 +189,11 @@ class MaskedSums:
         """Estimate the median norm anew, because trainings will be different ones."""
         self.median, self.first_median = self._first_guess, 0.0
 
+    @property
+    def extras(self) -> int:
+        """How many further numbers an update has."""
+        return EXTRAS + len(self._limits) * WORDS
+
     # --- Updates -----------------------------------------------------------------------------------------------------
 
     def add(
@@ -172,10 +205,12 @@ class MaskedSums:
         terms: Terms,
         weight: float,
         times: int,
+        evaluated: float = 0.0,
+        scores: int = 0,
     ) -> bool:
         """Add a masked update to its batch; return False if there is no room for it, or nobody was told such terms."""
         key = terms.helper, terms.scale, terms.largest
-        if terms.bound > self.issued.get(key, 0.0) or (masked.size, extra.size) != (self._size, EXTRAS):
+        if terms.bound > self.issued.get(key, 0.0) or (masked.size, extra.size) != (self._size, self.extras):
             return False
         place = *key, self._group(key, client)
         batch = self.batches.get(place)
@@ -183,7 +218,7 @@ class MaskedSums:
         if times <= 0 or (batch.used if batch else 0.0) + room > LARGEST_SUM:
             return False
         if batch is None:
-            empty = np.zeros(self._size, np.uint32), np.zeros(EXTRAS, np.uint32)
+            empty = np.zeros(self._size, np.uint32), np.zeros(self.extras, np.uint32)
             batch = self.batches[place] = Batch(*place, *empty)
         accumulate(batch.total, masked, times)
         accumulate(batch.extra, extra, times)
@@ -191,6 +226,8 @@ class MaskedSums:
         batch.times.append(times)
         batch.weights.append(weight)
         batch.bounds.append(terms.bound)
+        batch.evaluated.append(evaluated)
+        batch.scores.append(scores)
         batch.used += room
         batch.lengths.append(seal.size)
         batch.seals += seal.tobytes()
@@ -227,12 +264,13 @@ class MaskedSums:
         """Subtract the masks of a request; return False if its sum is larger than honest clients can cause."""
         batch = self.requested.pop(number)
         sound = self._subtract(batch, masks, extra)
-        self.search.note(batch.clients, masks[:16].tobytes() + extra.tobytes(), spoilt=not sound)
+        credible = sound and self._add_scores(batch, opened=extra.size > EXTRAS)
+        self.search.note(batch.clients, masks[:16].tobytes() + extra.tobytes(), spoilt=not credible)
         return sound
 
     def _subtract(self, batch: Batch, masks: Residues, extra: Residues) -> bool:
         np.subtract(batch.total, masks, out=batch.total)
-        np.subtract(batch.extra, extra, out=batch.extra)
+        batch.extra[: extra.size] -= extra
         unit = batch.largest / LEVELS
         vector = decode(batch.total, unit, batch.scale)
         norms = float(decode(batch.extra[NORM : NORM + 1], unit, batch.scale)[0])
@@ -250,6 +288,26 @@ class MaskedSums:
         below = count / sum(batch.times)
         weight = unit * math.fsum(batch.products)
         self.opened.append(MaskedSum(vector, weight, max(0.0, norms), below, tuple(batch.clients), most))
+        return True
+
+    def _add_scores(self, batch: Batch, *, opened: bool) -> bool:
+        """Note the scores of the sum that was opened last; return False if they are not possible."""
+        there = [bits for bits, weight in zip(batch.scores, batch.evaluated, strict=True) if weight]
+        counts = [times * weight for times, weight in zip(batch.times, batch.evaluated, strict=True)]
+        if not opened or not there or sum(batch.times) > MOST_ADDED:
+            return True
+        total, found = math.fsum(counts), dict[int, float]()
+        slack = sum(batch.times) / (total * (1 << FRACTION))  # for rounding
+        for place, value in enumerate(decode_scores(batch.extra[EXTRAS:])):
+            low, high = self._limits[place]
+            if not all(bits >> place & 1 for bits in there):
+                continue  # somebody has not measured it
+            if not low - slack <= value / total <= high + slack:
+                return False
+            found[place] = value * batch.largest / LEVELS
+        clients = len({client for client, weight in zip(batch.clients, batch.evaluated, strict=True) if weight})
+        examples = total * batch.largest / LEVELS
+        self.opened[-1] = self.opened[-1]._replace(evaluators=clients, evaluated=examples, scores=found)
         return True
 
     def give_up(self, helper: int | None = None) -> list[Batch]:
@@ -276,6 +334,7 @@ class MaskedSums:
             math.fsum(part.below * len(part.clients) for part in parts) / count,
             tuple(k for part in parts for k in part.clients),
             math.fsum(part.most for part in parts),
+            *combined_scores(parts),
         )
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------

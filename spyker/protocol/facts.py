@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+EXAMPLES = "examples"  # the number of test examples, among the scores of a client's evaluation
 KINDS: dict[str, type[Fact]] = {}
 """All declared fact classes, by their ``kind`` in a record."""
 
@@ -184,6 +185,21 @@ class ClientEvaluated(Fact):
     kind: ClassVar[str] = "client-evaluation"
     server: int
     client: int
+    examples: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SumEvaluated(Fact):
+    """What ``clients`` clients evaluated together, with masked scores: ``scores`` holds the weighted means by name.
+
+    The weights are numbers of test examples, ``examples`` in total, each limited to the number whose updates have the
+    weight 1. An update that counts by half counts so here, too.
+    """
+
+    kind: ClassVar[str] = "sum-evaluation"
+    server: int
+    clients: int
     examples: int
     scores: dict[str, float]
 

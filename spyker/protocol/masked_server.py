@@ -18,10 +18,11 @@ import numpy as np
 
 from spyker.privacy.batches import Batch
 from spyker.privacy.mask_helper import Asked, HelpError, MaskHelper
+from spyker.privacy.masked_scores import MOST_SCORES, WORDS
 from spyker.privacy.masking import EXTRAS, LEVELS, MaskedSum, MaskedSums, Terms
 from spyker.privacy.offenders import SPARE
 from spyker.protocol.buffers import parameters_only
-from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
+from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumEvaluated, SumOpened
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -60,7 +61,10 @@ class MaskedServer(Server):
         super().__init__(id, setup, roster)
         masking = self._masking = setup.masking
         norm = length(parameters_only(setup.weights, setup.buffers))
-        self.masked_sums = None if masking is None else MaskedSums(setup.weights.size, setup.buffers, norm)
+        scored = list(setup.client_metrics.items())[:MOST_SCORES] if masking is not None and masking.scores else []
+        self._scored = [name for name, _ in scored]
+        limits = [limit for _, limit in scored]
+        self.masked_sums = None if masking is None else MaskedSums(setup.weights.size, setup.buffers, norm, limits)
         self.mask_helper = None if masking is None else MaskHelper(id, masking.threshold, masking.opener(id))
         self.masked_clients = set() if masking is None else set(roster)  # that are connected
         self._learners = setup.servers  # that have clients, at the start
@@ -99,7 +103,9 @@ class MaskedServer(Server):
         times = round(LEVELS * multiple)
         # The median matters to clients only.
         terms = Terms(update.helper, update.scale, update.bound, update.bound, update.largest)
-        added = self.masked_sums.add(client, update.masked, update.extra, update.seal, terms, update.weight, times)
+        scores = update.evaluated, update.scores
+        arrays = update.masked, update.extra, update.seal
+        added = self.masked_sums.add(client, *arrays, terms, update.weight, times, *scores)
         return times if added else 0
 
     def open_sums(self) -> None:
@@ -112,7 +118,7 @@ class MaskedServer(Server):
                 left_out = batch.group == SPARE
                 self._discarded(batch, LEFT_OUT if left_out else "there are too few clients, or one outweighs the rest")
             else:
-                self.send_server(batch.helper, open_request(number, batch))
+                self.send_server(batch.helper, open_request(number, batch, len(self._scored) * WORDS))
         if sums.requested:
             self.start_timer(OPENING, OPENING_SECONDS)
             self._give_up_suspected()
@@ -198,7 +204,7 @@ class MaskedServer(Server):
         assert sums is not None
         bound = self.update_bound(sums.clip_median)
         scale = sums.scale_of(bound, len(self.masked_clients))
-        terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size())
+        terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size(), len(self._scored))
         sums.issue(terms)
         return ToClient(action.client, MaskedModel(model.weights, model.age, model.version, model.rate, *terms))
 
@@ -231,7 +237,7 @@ class MaskedServer(Server):
             self._discarded(batch, message.reason[:LONGEST_REASON])
             for client in sorted({batch.clients[place] for place in message.places if place < len(batch.clients)}):
                 self._exclude(client, "seal")
-        elif (message.masks.size, message.extra.size) != (batch.total.size, batch.extra.size):
+        elif message.masks.size != batch.total.size or message.extra.size not in (batch.extra.size, EXTRAS):
             del sums.requested[message.number]
             self._discarded(batch, f"a sum of {message.masks.size} + {message.extra.size} numbers")
         elif sums.subtract(message.number, message.masks, message.extra):
@@ -282,6 +288,9 @@ class MaskedServer(Server):
             sums.search.regroup(self._present(), masking.threshold)
         total = sums.finish()
         sums.observe(total)
+        if total.scores:
+            means = {self._scored[place]: score / total.evaluated for place, score in sorted(total.scores.items())}
+            self.record(SumEvaluated(self.id, total.evaluators, max(1, round(total.evaluated)), means))
         self.summed(total)
 
     def _present(self) -> set[int]:
@@ -307,7 +316,7 @@ class MaskedServer(Server):
             return
         size = self.weights.snapshot().size
         try:
-            masks = helper.masks(home, asked(request), size + EXTRAS)
+            masks = helper.masks(home, asked(request), size + EXTRAS + request.words)
         except HelpError as error:
             named = error.places[:MOST_NAMED]
             self.send_server(home, OpenRefused(request.number, str(error)[:LONGEST_REASON], named))
@@ -315,12 +324,12 @@ class MaskedServer(Server):
             self.send_server(home, MaskTotal(request.number, masks[:size], masks[size:]))
 
 
-def open_request(number: int, batch: Batch) -> OpenRequest:
-    """Return the request to open a batch."""
+def open_request(number: int, batch: Batch, words: int = 0) -> OpenRequest:
+    """Return the request to open a batch; ``words`` of its further numbers belong to scores."""
     times, lengths = np.array(batch.times, np.uint8), np.array(batch.lengths, np.uint16)
     weights, bounds = np.array(batch.weights, np.float64), np.array(batch.bounds, np.float64)
     seals = np.frombuffer(bytes(batch.seals), np.uint8)
-    return OpenRequest(number, batch.scale, batch.largest, times, weights, bounds, lengths, seals)
+    return OpenRequest(number, batch.scale, batch.largest, times, weights, bounds, lengths, seals, words)
 
 
 def asked(request: OpenRequest) -> Asked:
@@ -331,7 +340,7 @@ def asked(request: OpenRequest) -> Asked:
     data = request.seals.tobytes()
     seals = [data[end - size : end] for end, size in zip(ends.tolist(), request.lengths.tolist(), strict=True)]
     numbers = request.times.tolist(), request.weights.tolist(), request.bounds.tolist()
-    return Asked(request.scale, request.largest, *numbers, seals)
+    return Asked(request.scale, request.largest, *numbers, seals, request.words)
 
 
 class HelperServer(MaskedServer):

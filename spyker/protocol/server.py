@@ -16,6 +16,7 @@ from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.facts import (
+    EXAMPLES,
     ClientEvaluated,
     ClientQuarantined,
     ClientReported,
@@ -93,7 +94,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
-EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
+MOST_EXAMPLES = 1 << 53  # of a client's evaluation
 QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
 HELD = "held"  # timer that lets clients join that sent too many updates, if the others do not answer
 

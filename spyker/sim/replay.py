@@ -110,6 +110,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         clock.handling,
         scenario.robust.on(deployed=True),
         header.buffers,
+        header.client_metrics,
         masking=masking_setup(scenario, opener),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Region:
     Messages to servers wait in ``mail`` until :meth:`deliver`; tasks wait in ``tasks`` until :meth:`train`.
     """
 
+    metrics: Mapping[str, tuple[float, float]] = {}  # that clients evaluate
+
     def __init__(
         self, algorithm: str, examples: list[list[int]], *, masks: bool = True, robust: Any = None, **parameters: Any
     ) -> None:
@@ -47,7 +50,9 @@ class Region:
         sizes = [size for clients in examples for size in clients]
         chosen = ALGORITHMS[algorithm]
         self.clients = [
-            MaskingClient(k, home, SimSealer(5, k), sizes[k], 0) if masks else chosen.client(k, home)
+            MaskingClient(k, home, SimSealer(5, k), sizes[k], 0, metrics=tuple(self.metrics))
+            if masks
+            else chosen.client(k, home)
             for k, home in enumerate(self.homes)
         ]
         for i, server in enumerate(self.servers):
@@ -58,9 +63,10 @@ class Region:
         if self.masks:
             learners = len(self.examples) + (self.algorithm == "hierfavg")
             dedicated = {i: tuple(range(learners, learners + 2)) for i in range(len(self.examples))}
-            masking = MaskingSetup(3, dedicated, frozenset((learners, learners + 1)), SimOpener)
+            masking = MaskingSetup(3, dedicated, frozenset((learners, learners + 1)), SimOpener, bool(self.metrics))
         initial = (30.0, 31.0, 29.0)  # so long that no update is clipped
-        return build_servers(self.algorithm, self.examples, initial, masking=masking, robust=self.robust, **self.given)
+        named = {"masking": masking, "robust": self.robust, "metrics": self.metrics, **self.given}
+        return build_servers(self.algorithm, self.examples, initial, **named)
 
     @property
     def first_helper(self) -> int:

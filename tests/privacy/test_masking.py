@@ -212,7 +212,7 @@ def refuse(helper: MaskHelper, asked: Asked, home: int = HOME, places: tuple[int
 
 def part(asked: Asked, *places: int) -> Asked:
     """Some of the updates of a request."""
-    return Asked(asked.scale, asked.largest, *([each[i] for i in places] for each in asked[2:]))
+    return Asked(asked.scale, asked.largest, *([each[i] for i in places] for each in asked[2:6]))
 
 
 def seal(statement: Statement) -> bytes:
