@@ -12,7 +12,7 @@ Every server helps others, and a :class:`HelperServer` does nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -186,6 +186,12 @@ class MaskedServer(Server):
         self._give_up_suspected()
         return actions + self._taken()
 
+    def reform(self, epoch: int, ring: Sequence[int], *, leads: bool) -> list[Action]:
+        """Start an epoch and return the actions. A helper that is no longer a member will not answer."""
+        actions = super().reform(epoch, ring, leads=leads)
+        self._give_up_suspected()
+        return actions + self._taken()
+
     def start(self) -> Iterator[Action]:
         """Return the first actions: send W⁰ to every client."""
         if self.masked_sums is None:
@@ -270,12 +276,16 @@ class MaskedServer(Server):
             self._end_opening()
 
     def _give_up_suspected(self) -> None:
-        """Stop waiting for helpers that are suspected, if there are others."""
+        """Stop waiting for helpers that are suspected, if there are others, and for those that were removed."""
         sums = self.masked_sums
-        if sums is None or self.helper() in self.suspected:
+        if sums is None:
             return
-        for helper in sorted({batch.helper for batch in sums.requested.values()} & self.suspected):
-            self._give_up(helper, "it is suspected")
+        asked = {batch.helper for batch in sums.requested.values()}
+        for helper in sorted(asked):
+            if not self._is_member(helper):
+                self._give_up(helper, "it is no longer a member")
+            elif helper in self.suspected and self.helper() not in self.suspected:
+                self._give_up(helper, "it is suspected")
 
     def _end_opening(self) -> None:
         sums, masking = self.masked_sums, self._masking

@@ -345,6 +345,18 @@ def test_if_all_helpers_are_suspected_the_server_waits_for_the_one_it_asked() ->
     assert region.facts(SumOpened)
 
 
+def test_a_helper_that_is_removed_is_given_up_at_once() -> None:
+    region = Region("stride", [[4] * 4, [4] * 3, [4] * 3], helpers={0: (1, 2), 1: (2, 0), 2: (0, 1)})
+    region.train(0, 1, 2, 3)
+    assert {receiver for _, receiver, _ in region.mail} == {1}
+    region.mail.clear()
+    region.tasks.clear()
+    region.take(0, region.servers[0].reform(1, (0, 2), leads=True))
+    assert [f.reason for f in region.facts(SumDiscarded)] == ["it is no longer a member"]
+    assert not region.servers[0].opening
+    assert {task.helper for task in region.tasks.values()} == {2}
+
+
 def test_a_helper_that_does_not_answer_in_time_is_given_up_until_it_answers_again() -> None:
     region = Region("fedavg", [[1] * 4])
     region.train()
@@ -474,3 +486,23 @@ def test_bounds_do_not_fall_below_those_of_the_first_round_and_estimates_do() ->
     region.rounds(8)
     assert region.tasks[0].median < 0.2 * first.median
     assert region.tasks[0].bound == first.bound
+
+
+# --- Many clients gone ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_rounds_complete_with_49_of_100_clients_gone(algorithm: str) -> None:
+    examples = [[4] * 100, *CASES[algorithm][0][1:]]
+    parameters = CASES[algorithm][1] | ({"buffer": 40} if algorithm == "fedbuff" else {})
+    region = Region(algorithm, examples, **parameters)
+    for k in range(1, 99, 2):
+        region.tasks.pop(k)
+        region.tell(0, k, Leave())
+    region.rounds(2)
+    opened = [f.clients for f in region.facts(SumOpened) if f.server == 0]
+    assert len(opened) >= 2
+    if algorithm != "fedbuff":  # whose sums have as many clients as its buffer
+        assert opened == [51, 51]
+    assert not region.facts(SumDiscarded)
+    assert len([f for f in region.facts(RoundEnded) if f.server == 0]) >= 2

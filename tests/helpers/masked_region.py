@@ -38,9 +38,17 @@ class Region:
     metrics: Mapping[str, tuple[float, float]] = {}  # that clients evaluate
 
     def __init__(
-        self, algorithm: str, examples: list[list[int]], *, masks: bool = True, robust: Any = None, **parameters: Any
+        self,
+        algorithm: str,
+        examples: list[list[int]],
+        *,
+        masks: bool = True,
+        robust: Any = None,
+        helpers: Any = None,
+        **parameters: Any,
     ) -> None:
         self.algorithm, self.masks, self.robust, self.given = algorithm, masks, robust, parameters
+        self.helpers = helpers  # servers that help each other; None: two that do nothing else
         self.examples = examples
         self.servers = self.build()
         self.mail: deque[tuple[int, int, Any]] = deque()
@@ -63,7 +71,8 @@ class Region:
         if self.masks:
             learners = len(self.examples) + (self.algorithm == "hierfavg")
             dedicated = {i: tuple(range(learners, learners + 2)) for i in range(len(self.examples))}
-            masking = MaskingSetup(3, dedicated, frozenset((learners, learners + 1)), SimOpener, bool(self.metrics))
+            alone = frozenset((learners, learners + 1)) if self.helpers is None else frozenset[int]()
+            masking = MaskingSetup(3, self.helpers or dedicated, alone, SimOpener, bool(self.metrics))
         initial = (30.0, 31.0, 29.0)  # so long that no update is clipped
         named = {"masking": masking, "robust": self.robust, "metrics": self.metrics, **self.given}
         return build_servers(self.algorithm, self.examples, initial, **named)
