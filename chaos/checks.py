@@ -10,9 +10,11 @@ import numpy as np
 
 from chaos.attackers import flooded, outweighed
 from chaos.faulty_cluster import FaultyCluster
+from chaos.mask_checks import THRESHOLD, MaskChecks
 from spyker.node.effects import SaveCheckpoint
 from spyker.node.pending_updates import PendingTask
 from spyker.node.view_proofs import ViewProof, vote_statement
+from spyker.privacy.masking import MaskedSums
 from spyker.protocol.facts import (
     ClientAtTwoServers,
     CloudRoundEnded,
@@ -23,7 +25,8 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
-from spyker.protocol.messages import Update
+from spyker.protocol.masked_server import MaskedServer
+from spyker.protocol.messages import MaskedUpdate, Update
 from spyker.records import Fact
 from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
@@ -71,7 +74,7 @@ class CheckedProcess(SimProcess):
         arrival = self.node.next_entry
         if self.version is None:
             self.version = self.server.version
-        if isinstance(arrival.message, Update) and arrival.number and not arrival.requeued:
+        if isinstance(arrival.message, Update | MaskedUpdate) and arrival.number and not arrival.requeued:
             self.watch.handled(self, arrival.message)
         super()._handle()
 
@@ -109,7 +112,7 @@ class Checks:
 
     def __init__(self) -> None:
         self.timelines: dict[tuple[SimDisk, str], Timeline] = defaultdict(Timeline)
-        self.answers: dict[int, Update] = {}  # kept, so that none is taken for another
+        self.answers: dict[int, Update | MaskedUpdate] = {}  # kept, so that none is taken for another
         self.tokens: dict[int, int] = {}  # by bid, the server that had the token first
         self.syncs: dict[int, int] = {}  # by bid, who started it
         self.known: set[int] = set()  # bids of exchanges that some model was merged in
@@ -120,14 +123,17 @@ class Checks:
         self.counts: Counter[tuple[int, int]] = Counter()  # of updates that were applied, by server and client
         self.epochs: dict[int, Any] = {}  # by number, the list of servers
         self.world: FaultyCluster
+        self.masked = False  # whether clients mask their updates
         self.lately = 0.0  # from when on everybody must take part again
         self.full: int | None = None  # the server whose disk is full in the end
         self.updates: dict[int, tuple[int, PendingTask, str]] = {}  # of clients, with the lineage of their server
         self.unreliable: set[int] = set()  # clients that were hostile at some time
+        self.masks = MaskChecks(self._fail, self._summed)
+        self.sums: dict[bytes, bytes] = {}  # that home servers have used; kept, so that none is taken for another
 
-    def begin(self, world: FaultyCluster, lately: float) -> None:
+    def begin(self, world: FaultyCluster, lately: float, *, masked: bool = False) -> None:
         """Watch a world that has not begun; from ``lately`` on everybody must take part."""
-        self.world, self.lately = world, lately
+        self.world, self.lately, self.masked = world, lately, masked
         watch = self
 
         class Watched(CheckedProcess):
@@ -206,7 +212,17 @@ class Checks:
         if i not in world._gone and lineage not in world.spoilt and lineage == world.disks[i].lineage:
             self._fail(f"server {i} was stopped by what somebody said: {why}")
 
-    def handled(self, process: CheckedProcess, answer: Update) -> None:
+    def _summed(self, sums: MaskedSums, masks: bytes) -> None:
+        """A home server subtracts masks."""
+        for process in self.world.everybody:
+            if process.alive and getattr(process.node.server, "masked_sums", None) is sums:
+                assert isinstance(process, CheckedProcess)
+                key = id(self.sums.setdefault(masks, masks))
+                if key in process.timeline.handled:
+                    self._fail(f"server {process.node.id} uses a sum twice")
+                process.timeline.handled.append(key)
+
+    def handled(self, process: CheckedProcess, answer: Update | MaskedUpdate) -> None:
         """A server handles a client's answer."""
         self.answers[id(answer)] = answer
         if id(answer) in process.timeline.handled:
@@ -304,6 +320,8 @@ class Checks:
             self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
         if node.waiting > MOST_WAITING and process.backlog is None:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
+        if isinstance(process.server, MaskedServer) and process.server.masks:
+            self.masks.look(f"server {node.id}", process.server.state().vectors)
         if wrong := outweighed(process.server):
             self._fail(wrong)
         if not np.isfinite(process.server.weights.snapshot()).all():
@@ -364,7 +382,7 @@ class Checks:
             self._fail(f"the last exchange began at {self.latest_sync:.1f} s")
         for i in members:
             waits = i == self.full  # its clients may have as many unsaved updates as they keep
-            if world.places.clients_of(i) and not waits and self.applied.get(i, 0.0) < self.lately:
+            if self._can_learn(i) and not waits and self.applied.get(i, 0.0) < self.lately:
                 self._fail(f"server {i} applied no update lately")
             forged = i in {attacker.server for attacker in world.liars}  # whose heartbeats say that all is well
             if i == self.full and not forged and not process_cannot_save(world, i):
@@ -383,6 +401,11 @@ class Checks:
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
         if apart > APART:
             self._fail(f"models are {apart:.1f} apart")
+
+    def _can_learn(self, server: int) -> bool:
+        """Return whether a server has clients, and enough of them."""
+        there = self.world.places.clients_of(server)
+        return len(there) >= (THRESHOLD if self.masked else 1)
 
     def _fail(self, what: str) -> None:
         raise ViolationError(f"at {self.world.clock.now:.2f} s: {what}")
