@@ -23,6 +23,7 @@ from spyker.privacy.masking import EXTRAS, LEVELS, MaskedSum, MaskedSums, Terms
 from spyker.privacy.offenders import SPARE
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumEvaluated, SumOpened
+from spyker.protocol.filtered_clients import QUARANTINE
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -39,7 +40,7 @@ from spyker.protocol.messages import (
     ToClient,
     Update,
 )
-from spyker.protocol.server import QUARANTINE, Server, Setup, Work
+from spyker.protocol.server import Server, Setup, Work
 from spyker.vectors import length
 
 MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenRefused)
