@@ -54,7 +54,8 @@ class PrivacySettings:
     report_metrics: bool = parameter(
         False,
         "true: with a unit or masking, clients still send training losses, metrics and evaluations, which are "
-        "computed from private data, not covered by ε and not masked",
+        "computed from private data, not covered by ε and not masked; with masking alone, evaluations are sent masked "
+        "without it",
     )
 
     @property
@@ -71,6 +72,11 @@ class PrivacySettings:
     def has_budget(self) -> bool:
         """Whether trainings cost privacy budget."""
         return self.unit != NONE
+
+    @property
+    def masks_scores(self) -> bool:
+        """Whether the scores of clients' evaluations ride along with masked updates."""
+        return self.masking and self.unit == NONE and not self.report_metrics
 
     @property
     def hides_metrics(self) -> bool:

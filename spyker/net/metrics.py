@@ -75,7 +75,7 @@ COUNTERS = {
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
     "dropped_updates": "client updates dropped because of their rate",
-    "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "quarantines": "clients quarantined because of rejected or sign-flipped updates, seals or spoilt sums",
     "opened_sums": "sums of masked updates that were opened",
     "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
     "noisy_sums": "sums of updates to which noise was added, for differential privacy of whole clients",
@@ -219,10 +219,14 @@ class Metrics:
                 self._round_began = ended
 
     def evaluated_by_clients(self, found: Sequence[EvaluatedByClients]) -> None:
-        """Set the clients' evaluations. Metrics that no client evaluates any more are removed."""
+        """Set the clients' evaluations. Metrics that no client evaluates any more are removed.
+
+        Of masked scores only the weighted mean is known; the others are NaN.
+        """
         for fact in found:
             for name, gauge in self._client_scores.items():
-                gauge.labels(self._server, fact.name).set(getattr(fact, name))
+                known = fact.worst_decile_clients or name == "weighted_mean"
+                gauge.labels(self._server, fact.name).set(getattr(fact, name) if known else math.nan)
             self._evaluating.labels(self._server, fact.name).set(fact.clients)
         names = {fact.name for fact in found}
         for gone in self._evaluated - names:

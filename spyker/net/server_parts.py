@@ -171,7 +171,7 @@ class ServerParts:
                 clock.handling,
                 scenario.robust.on(deployed=True),
                 self.spec.buffers,
-                {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
+                self._client_metrics(),
                 masking_setup(scenario, opener),
                 privacy,
             )
@@ -218,6 +218,10 @@ class ServerParts:
             event_log=event_log,
         )
 
+    def _client_metrics(self) -> dict[str, tuple[float, float]]:
+        """Return the metrics that clients evaluate, and the limits of their values."""
+        return {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also))
+
     def _begin_event_log(
         self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector, rate: float
     ) -> EventLog | None:
@@ -238,6 +242,7 @@ class ServerParts:
             buffers=self.spec.buffers,
             numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
             vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
+            client_metrics=self._client_metrics(),
         )
         folder, limit = self.config.path(deploy.event_log), int(deploy.event_log_mb * 1e6)
         try:

@@ -16,7 +16,7 @@ from spyker.privacy.client_noise import ClientPrivacy
 from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
-from spyker.protocol.facts import ClientEvaluated, ClientReported, Fact
+from spyker.protocol.facts import EXAMPLES, ClientEvaluated, ClientReported, Fact
 from spyker.protocol.filtered_clients import HELD, QUARANTINE, FilteredClients
 from spyker.protocol.messages import (
     Action,
@@ -89,7 +89,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
-EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
+MOST_EXAMPLES = 1 << 53  # of a client's evaluation
 
 
 def first_bid(epoch: int) -> int:

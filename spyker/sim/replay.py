@@ -112,6 +112,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         clock.handling,
         scenario.robust.on(deployed=True),
         header.buffers,
+        header.client_metrics,
         masking=masking_setup(scenario, opener),
         client_privacy=client_privacy(
             scenario, header.weights.array().size, header.buffers, secret_noise(header.secret)

@@ -20,6 +20,7 @@ def build_servers(
     now=float,
     robust=None,
     masking=None,
+    metrics=(),
     client_privacy=None,
     **parameters,
 ):
@@ -34,18 +35,15 @@ def build_servers(
     entry = ALGORITHMS[algorithm]
     given = entry.Parameters(**parameters)
     weights = np.array(initial, np.float32)
-    setup = Setup(
-        len(rosters),
-        sum(map(len, rosters)),
-        weights,
-        rate,
-        given,
-        seed,
-        now=now,
-        robust=robust,
-        masking=masking,
-        client_privacy=client_privacy,
-    )
+    counts = len(rosters), sum(map(len, rosters))
+    settings = {
+        "now": now,
+        "robust": robust,
+        "masking": masking,
+        "client_metrics": dict(metrics),
+        "client_privacy": client_privacy,
+    }
+    setup = Setup(*counts, weights, rate, given, seed, **settings)
     rosters += [{}] * (entry.topology is Topology.CLOUD)
     rosters += [{}] * (0 if masking is None else len(masking.dedicated))
     return [entry.create(id, setup, roster) for id, roster in enumerate(rosters)]
