@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from benchmarks import measure, run, stride_worlds
+from benchmarks.grid.ablation import Unbounded
 from benchmarks.measure import Result, in_turn
 
 
@@ -57,3 +59,11 @@ def test_the_cost_of_the_safety_rules_can_be_measured_in_every_world_of_the_race
         assert (without.parameters.safe, safe.parameters.safe) == (False, True)
         assert without.evaluation.stop_at == world.target
     assert {"paper-size", "cifar10", "wikitext2"} == stride_worlds.WORLDS.keys() - set(stride_worlds.COMPACT)
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.5, 0.99])
+def test_a_reach_without_bound_limits_progress_by_a_number(agreement: float) -> None:
+    reach = Unbounded()
+    reach.observe(np.ones(3, np.float32), 1.0, 1.0, np.ones(3, np.float32))
+    limit = reach.between_exchanges(agreement, 1.0)
+    assert (limit == 1.0) if agreement == 0 else (limit > 1e100)

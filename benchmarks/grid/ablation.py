@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import sys
@@ -23,12 +22,15 @@ from spyker.sweeps.runner import locked_folder, run_watched
 ROOT = Path(__file__).resolve().parents[2]
 
 
+UNBOUNDED = 1e300  # finite: infinity times an agreement of 0 is NaN
+
+
 class Unbounded(Reach):
     """A reach that does not limit the norm of steps."""
 
     def observe(self, *args: Any) -> None:
         super().observe(*args)
-        self.bound = self.widest = math.inf
+        self.bound = self.widest = UNBOUNDED
 
 
 class Trusting(Consensus):
