@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from chaos.drill.book import Book
+from chaos.drill.server_records import ServerRecords
 from chaos.failover import Relay
 from chaos.goodput import digits
 from chaos.goodput.figures import (
@@ -63,7 +63,7 @@ class Federation:
 
     def __init__(self, cluster: LocalCluster, stack: ExitStack) -> None:
         self.cluster, self.folder = cluster, cluster.folder
-        self.book = Book()
+        self.records = ServerRecords()
         self.trouble: list[str] = []
         """What went wrong that no fault explains."""
         self._far = [stack.enter_context(Relay(address, AWAY_SECONDS)).address for address in cluster.addresses]
@@ -75,7 +75,7 @@ class Federation:
         """Start everything, and wait until every client has an applied update."""
         for i in range(len(self.cluster.addresses)):
             self.cluster.servers.append(self.cluster.serve(i))
-            self.book.begin(i, self.cluster.record(i))
+            self.records.begin(i, self.cluster.record(i))
         for i in range(len(self.cluster.addresses)):
             listening(self.cluster, i, 1)
         everybody = range(self.cluster.scenario.client_count)
@@ -83,8 +83,8 @@ class Federation:
             self.cluster.clients.append(self._attend(k))
 
         def all_train() -> bool:
-            self.book.read()
-            return all(applied(self.book, [k]) for k in everybody)
+            self.records.read()
+            return all(applied(self.records, [k]) for k in everybody)
 
         waiting(all_train, f"not all clients train: see {self.folder}")
 
@@ -105,7 +105,7 @@ class Federation:
                     self._due.remove(each)
                     self._do(*each)
             self._look_after()
-            self.book.read()
+            self.records.read()
             time.sleep(LOOK_SECONDS)
         return began
 
@@ -129,7 +129,7 @@ class Federation:
 
     def _destroy(self, server: int) -> None:
         """Kill a server and take its disk away. Its record is put aside, for us."""
-        process, life = self.cluster.servers[server], self.book.of(server)
+        process, life = self.cluster.servers[server], self.records.of(server)
         process.kill()
         process.wait()
         life.destroyed = time.time()
@@ -149,7 +149,7 @@ class Federation:
                 self._due.append((time.time() + 1.0, "replace", number))
             else:
                 self.cluster.servers[number] = self.cluster.serve(number, "--join")
-                self.book.begin(number, self.cluster.record(number))
+                self.records.begin(number, self.cluster.record(number))
         restarting = {number for _, what, number in self._due if what == "restart"}
         for k, process in enumerate(self.cluster.clients):
             if k not in restarting and process.poll() is not None:
@@ -162,7 +162,7 @@ class Federation:
             order.kill()
             order.wait()
         self.cluster.stop()
-        self.book.read()
+        self.records.read()
 
     def arrivals(self) -> dict[int, list[tuple[float, int]]]:
         """Return when each client was welcomed by which server."""
@@ -217,16 +217,16 @@ def measure(
         federation.begin()
         began = federation.run(faults, seconds)
         federation.end()
-    end, book = began + seconds, federation.book
-    kept, lost = counted(book, began, end)
+    end, records = began + seconds, federation.records
+    kept, lost = counted(records, began, end)
     arrivals = federation.arrivals()
     welcomed = {k: [at for at, _ in each] for k, each in arrivals.items()}
     killed = [(began + fault.at, fault.number) for fault in faults if fault.what != SERVER]
-    destroyed = [(life.destroyed, life.server) for life in book.lives if life.destroyed is not None]
+    destroyed = [(life.destroyed, life.server) for life in records.servers if life.destroyed is not None]
     orphans = [(at, k) for at, i in destroyed for k, each in arrivals.items() if at_server(each, at) == i]
     homes = cluster.places.homes
     regions = [[k for k in welcomed if homes[k] == i] for i in range(servers)]
-    scores = [score for score in mean_scores(book) if score[0] <= end]
+    scores = [score for score in mean_scores(records) if score[0] <= end]
     return Figures(
         system=algorithm,
         faults=FAULTS if faults else "",
@@ -236,8 +236,8 @@ def measure(
         counted=kept,
         lost=lost,
         to_target=reached(scores, target, began),
-        gap=longest_gap(applied(book), began, end),
-        region_gap=max(longest_gap(applied(book, region), began, end) for region in regions),
+        gap=longest_gap(applied(records), began, end),
+        region_gap=max(longest_gap(applied(records, region), began, end) for region in regions),
         score=scores[-1][1],
         kills=len(killed),
         losses=len(destroyed),

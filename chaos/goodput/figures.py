@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chaos.drill.book import Book, Life
+from chaos.drill.server_records import ServerRecord, ServerRecords
 from spyker.protocol.facts import EarlySyncStarted, Merged, SyncStarted, UpdateApplied
 from spyker.records import Evaluated
 
@@ -58,40 +58,42 @@ class Figures:
         return asdict(self)
 
 
-def horizon(book: Book) -> dict[int, float]:
-    """Return, per life in the book's order, until when its updates are in a final state.
+def horizon(records: ServerRecords) -> dict[int, float]:
+    """Return, per server record in their order, until when its updates are in a final state.
 
     A server's model is snapshotted for an exchange before it records anything else of that exchange, and no earlier
     than the exchange began. So of a destroyed server the updates count until the beginning of its last exchange in
     which another one merged its model and itself lived on, or was merged later.
     """
-    until = {id(life): float("inf") if life.destroyed is None else float("-inf") for life in book.lives}
+    until = {id(life): float("inf") if life.destroyed is None else float("-inf") for life in records.servers}
     starts: dict[int, float] = {}
-    for life in book.lives:
+    for life in records.servers:
         for began in (life.facts(SyncStarted), life.facts(EarlySyncStarted)):
             for at, fact in began:
                 starts[fact.bid] = min(at, starts.get(fact.bid, at))
-    merges = [(at, life, fact) for life in book.lives for at, fact in life.facts(Merged)]
-    lost = [life for life in book.lives if life.destroyed is not None]
+    merges = [(at, life, fact) for life in records.servers for at, fact in life.facts(Merged)]
+    lost = [life for life in records.servers if life.destroyed is not None]
     for life in sorted(lost, key=lambda each: each.destroyed or 0.0, reverse=True):
         for at, other, merge in merges:
-            if other is not life and at <= until[id(other)] and present(book, merge.peer, at) is life:
+            if other is not life and at <= until[id(other)] and present(records, merge.peer, at) is life:
                 until[id(life)] = max(until[id(life)], starts.get(merge.bid, float("-inf")))
-    return {i: until[id(life)] for i, life in enumerate(book.lives)}
+    return {i: until[id(life)] for i, life in enumerate(records.servers)}
 
 
-def present(book: Book, server: int, at: float) -> Life | None:
+def present(records: ServerRecords, server: int, at: float) -> ServerRecord | None:
     """Return the life of a server whose model another one merged at a time: the last that had begun by then."""
-    begun = [life for life in book.lives if life.server == server and life.told and life.told[0].at <= at]
+    begun = [
+        life for life in records.servers if life.server == server and life.facts_read and life.facts_read[0].at <= at
+    ]
     return begun[-1] if begun else None
 
 
-def counted(book: Book, since: float, until: float) -> tuple[int, int]:
+def counted(records: ServerRecords, since: float, until: float) -> tuple[int, int]:
     """Return how many updates of a time are in final states, and how many were applied and are not."""
     kept = lost = 0
-    ends = horizon(book)
-    for i, life in enumerate(book.lives):
-        for at, _, _ in life.held():
+    ends = horizon(records)
+    for i, life in enumerate(records.servers):
+        for at, _, _ in life.applied_updates():
             if since <= at <= until:
                 kept, lost = (kept + 1, lost) if at <= ends[i] else (kept, lost + 1)
     return kept, lost
@@ -103,20 +105,20 @@ def longest_gap(times: Iterable[float], since: float, until: float) -> float:
     return max(b - a for a, b in itertools.pairwise([since, *inside, until]))
 
 
-def applied(book: Book, clients: Collection[int] | None = None) -> list[float]:
+def applied(records: ServerRecords, clients: Collection[int] | None = None) -> list[float]:
     """Return when updates of some clients were applied, of all by default."""
     return [
         at
-        for life in book.lives
+        for life in records.servers
         for at, update in life.facts(UpdateApplied)
         if clients is None or update.client in clients
     ]
 
 
-def mean_scores(book: Book) -> list[tuple[float, float]]:
+def mean_scores(records: ServerRecords) -> list[tuple[float, float]]:
     """Return the mean of the last scores of the servers that live, at each time at which it changes."""
     changes: list[tuple[float, int, float | None]] = []
-    for i, life in enumerate(book.lives):
+    for i, life in enumerate(records.servers):
         changes += [(at, i, fact.mean) for at, fact in life.facts(Evaluated)]
         if life.destroyed is not None:
             changes.append((life.destroyed, i, None))

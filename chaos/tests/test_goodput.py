@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.drill.book import Book, Told
+from chaos.drill.server_records import ServerRecords, TimedFact
 from chaos.goodput import digits, federation
 from chaos.goodput.figures import Figures, absent, counted, floor_seconds, longest_gap, mean_scores, reached
 from chaos.goodput.report import markdown, read, rows, save
@@ -15,9 +15,9 @@ from spyker.protocol.facts import Fact, Merged, SyncStarted, UpdateApplied
 from spyker.records import Evaluated, RunStarted
 
 
-def life(book: Book, server: int, *told: tuple[float, Fact], destroyed: float | None = None) -> None:
-    made = book.begin(server, Path("nowhere"))
-    made.told = [Told(at, fact) for at, fact in told]
+def life(records: ServerRecords, server: int, *told: tuple[float, Fact], destroyed: float | None = None) -> None:
+    made = records.begin(server, Path("nowhere"))
+    made.facts_read = [TimedFact(at, fact) for at, fact in told]
     made.destroyed = destroyed
 
 
@@ -51,32 +51,32 @@ def test_without_servers_none_is_destroyed() -> None:
 
 
 def test_updates_of_a_destroyed_server_count_until_its_last_exchange() -> None:
-    book = Book()
-    life(book, 0, update(1), update(2), (3.0, SyncStarted(0, 1)), update(4), destroyed=5.0)
-    life(book, 1, (3.5, Merged(1, 0, 1, 0.5, 1.0)), update(6))
-    assert counted(book, 0.0, 10.0) == (3, 1)
-    assert counted(book, 1.5, 5.0) == (1, 1)
+    records = ServerRecords()
+    life(records, 0, update(1), update(2), (3.0, SyncStarted(0, 1)), update(4), destroyed=5.0)
+    life(records, 1, (3.5, Merged(1, 0, 1, 0.5, 1.0)), update(6))
+    assert counted(records, 0.0, 10.0) == (3, 1)
+    assert counted(records, 1.5, 5.0) == (1, 1)
 
 
 def test_an_exchange_with_a_server_that_is_lost_later_counts_only_if_that_one_was_merged_after_it() -> None:
     def lost(later: bool) -> tuple[int, int]:
-        book = Book()
-        life(book, 0, update(1), (2.0, SyncStarted(0, 1)), destroyed=3.0)
-        life(book, 1, (2.5, Merged(1, 0, 1, 0.5, 1.0)), (6.0, SyncStarted(1, 2)), destroyed=7.0)
+        records = ServerRecords()
+        life(records, 0, update(1), (2.0, SyncStarted(0, 1)), destroyed=3.0)
+        life(records, 1, (2.5, Merged(1, 0, 1, 0.5, 1.0)), (6.0, SyncStarted(1, 2)), destroyed=7.0)
         merges = [(6.5, Merged(2, 1, 2, 0.5, 1.0))] if later else []
-        life(book, 2, *merges)
-        return counted(book, 0.0, 10.0)
+        life(records, 2, *merges)
+        return counted(records, 0.0, 10.0)
 
     assert lost(later=True) == (1, 0)
     assert lost(later=False) == (0, 1)
 
 
 def test_a_merge_of_the_replacement_saves_nothing_of_the_server_before() -> None:
-    book = Book()
-    life(book, 0, update(1), destroyed=2.0)
-    life(book, 0, update(4), (5.0, SyncStarted(0, 1)))
-    life(book, 1, (5.5, Merged(1, 0, 1, 0.5, 1.0)))
-    assert counted(book, 0.0, 10.0) == (1, 1)
+    records = ServerRecords()
+    life(records, 0, update(1), destroyed=2.0)
+    life(records, 0, update(4), (5.0, SyncStarted(0, 1)))
+    life(records, 1, (5.5, Merged(1, 0, 1, 0.5, 1.0)))
+    assert counted(records, 0.0, 10.0) == (1, 1)
 
 
 def test_gaps_include_the_beginning_and_the_end() -> None:
@@ -86,12 +86,12 @@ def test_gaps_include_the_beginning_and_the_end() -> None:
 
 
 def test_a_destroyed_server_has_no_part_in_the_mean_score() -> None:
-    book = Book()
-    life(book, 0, evaluation(1.0, 0.75), destroyed=2.0)
-    life(book, 1, evaluation(1.5, 0.25), evaluation(3.0, 0.625))
-    assert mean_scores(book) == [(1.0, 0.75), (1.5, 0.5), (2.0, 0.25), (3.0, 0.625)]
-    assert reached(mean_scores(book), 0.5, 1.25) == 0.25
-    assert reached(mean_scores(book), 0.9, 0.0) is None
+    records = ServerRecords()
+    life(records, 0, evaluation(1.0, 0.75), destroyed=2.0)
+    life(records, 1, evaluation(1.5, 0.25), evaluation(3.0, 0.625))
+    assert mean_scores(records) == [(1.0, 0.75), (1.5, 0.5), (2.0, 0.25), (3.0, 0.625)]
+    assert reached(mean_scores(records), 0.5, 1.25) == 0.25
+    assert reached(mean_scores(records), 0.9, 0.0) is None
 
 
 def test_the_time_without_a_client_is_that_until_it_is_connected_again() -> None:
@@ -141,6 +141,6 @@ def test_a_server_and_clients_are_destroyed_and_come_back(tmp_path: Path) -> Non
 
 
 def federation_facts(record: Path) -> list[Fact]:
-    book = Book()
-    book.begin(1, record).poll()
-    return [told.fact for told in book.lives[0].told if not isinstance(told.fact, RunStarted)]
+    records = ServerRecords()
+    records.begin(1, record).poll()
+    return [told.fact for told in records.servers[0].facts_read if not isinstance(told.fact, RunStarted)]
