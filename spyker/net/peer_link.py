@@ -7,7 +7,6 @@ models in the sender's socket buffer, and with large models on slow links all se
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,11 +23,12 @@ from spyker.net.streams import CONNECTION_LOST, end_status, read_body, read_fram
 from spyker.net.wire import fill
 from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
 from spyker.node.ed25519_keys import server_name
-from spyker.node.events import PeerAcknowledged, PeerConnected, RejectedByPeer
+from spyker.node.events import PeerAcknowledged, PeerConnected, PeerPortClosed, RejectedByPeer
 from spyker.node.rejection import Rejection
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
+REFUSED = "Connection refused"  # in gRPC's reason
 SLOW = 3.0  # a frame that takes this multiple of the slowest one does not arrive
 
 
@@ -86,8 +86,11 @@ class PeerLink:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
-                with contextlib.suppress(*CONNECTION_LOST):
+                try:
                     await self._send_control(open_stream(connection, PEERS_CONTROL), backoff)
+                except CONNECTION_LOST as error:
+                    if REFUSED in end_status(error)[1]:
+                        self.driver.deliver(PeerPortClosed(self.peer, now=self.driver.now()))
                 await backoff.wait()
 
     async def _log_error(self, error: BaseException) -> None:

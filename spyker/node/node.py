@@ -49,6 +49,7 @@ from spyker.node.events import (
     PeerConnected,
     PeerHelloReceived,
     PeerMessageReceived,
+    PeerPortClosed,
     RejectedByPeer,
     Resume,
     Start,
@@ -202,6 +203,7 @@ class Node(NodeCheckpoints):
 
     def _on_client_disconnected(self, event: ClientDisconnected) -> None:
         if self._remove_session(event.client, event.session) and not self._draining:
+            self._presence.lost(event.client)
             self._effects.append(StartTimer(f"{AWAY}{event.client}", self.options.client_timeout))
 
     def _on_client_left(self, event: ClientLeft) -> None:
@@ -271,6 +273,7 @@ class Node(NodeCheckpoints):
             if self._server is None and self._sessions:
                 self._start()
         elif timer.startswith(AWAY):
+            self._presence.departed(int(timer.removeprefix(AWAY)))
             self._remove_client(int(timer.removeprefix(AWAY)))
         elif (name := timer.removeprefix(SERVERS)) in self._timers and not self._draining:
             self._inbox.append(QueuedEvent(self.id, timer=name))
@@ -411,6 +414,7 @@ STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
     PeerHelloReceived: lambda node, event: node._peers.hello(event),
     PeerConnected: lambda node, event: node._peers.connected(event),
     RejectedByPeer: lambda node, event: node._peers.rejected(event),
+    PeerPortClosed: lambda node, event: node._peers.port_closed(event.server),
     PeerMessageReceived: lambda node, event: node._peers.receive(event),
     PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
     ControlReceived: lambda node, event: node._peers.receive_control(event),

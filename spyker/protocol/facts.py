@@ -124,7 +124,7 @@ class CloudRoundEnded(Fact):
 
 @dataclass(frozen=True, slots=True)
 class PeerSuspected(Fact):
-    """``server`` does not wait for ``peer``, which has not answered within the timeout or says that it cannot save."""
+    """``server`` does not wait for ``peer``, which has not answered in time, has ended, or says that it cannot save."""
 
     kind: ClassVar[str] = "peer-suspected"
     server: int
