@@ -25,8 +25,10 @@ NAMES = (
     "copies",
     "flower",
     "deploy",
+    "throughput",
     "transports",
     "server_memory",
+    "many_clients",
     "bounds",
 )
 

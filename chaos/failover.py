@@ -31,9 +31,11 @@ KINDS = ("kill", "stop", "cut")
 
 
 class Relay:
-    """Another address for a port, through which nothing passes while it is cut."""
+    """Another address for a port, further away, through which nothing passes while it is cut."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, delay: float = 0.0) -> None:
+        """``delay`` is in seconds, one way."""
+        self._delay = delay
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._loop = asyncio.new_event_loop()
@@ -76,6 +78,7 @@ class Relay:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
+                await asyncio.sleep(self._delay)
                 await self._passing.wait()
                 writer.write(data)
         writer.close()

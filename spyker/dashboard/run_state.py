@@ -255,7 +255,7 @@ def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
 
 
 def by_clients_payload(state: RunState) -> dict[str, Any] | None:
-    """Return the clients' evaluations as a browser is told them."""
+    """Return the clients' evaluations as they are sent to the browser."""
     if not state.by_clients:
         return None
     found = combined_by_clients([state.by_clients[by] for by in sorted(state.by_clients)])
@@ -263,7 +263,7 @@ def by_clients_payload(state: RunState) -> dict[str, Any] | None:
         "clients": found.clients,
         "weightedMean": rounded(found.weighted_mean),
         "mean": rounded(found.mean),
-        "worstDecile": rounded(found.worst_decile),
+        "worstDecile": rounded(found.worst_decile) if found.worst_decile_clients else None,
         "worstDecileClients": found.worst_decile_clients,
         "regions": [[each.region, each.clients, rounded(each.value)] for each in found.regions],
     }

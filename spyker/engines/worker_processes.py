@@ -50,25 +50,25 @@ SMALL = 16_384  # bytes that fit into a pipe without a reader
 class WorkerProcess(Worker):
     """A worker process on this machine."""
 
-    def __init__(self, number: int, recipe: TaskSpec, vectors: SharedVectors) -> None:
+    def __init__(self, number: int, spec: TaskSpec, vectors: SharedVectors) -> None:
         super().__init__(number)
-        self._recipe, self._vectors = recipe, vectors
+        self._spec, self._vectors = spec, vectors
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the process."""
         context = multiprocessing.get_context("spawn")
         self.given: deque[tuple[int, Vector] | None] = deque()  # the vectors of the trainings in flight
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self._vectors, self._recipe), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, self._vectors, self._spec), daemon=True)
         spawn(self.process)
         theirs.close()
 
-    def takes(self, job: Job) -> bool:
+    def accepts(self, job: Job) -> bool:
         """Return whether the job can be sent without a deadlock: a large state waits until the worker reads."""
-        large = len(_carried(job)) > SMALL
-        return super().takes(job) and not (large and self.orders)
+        large = len(_pickled_states(job)) > SMALL
+        return super().accepts(job) and not (large and self.in_flight)
 
-    def give(self, job: Job) -> None:
+    def send(self, job: Job) -> None:
         """Copy the weights to shared memory and send the job."""
         if isinstance(job, SizeJob):
             self.given.append(None)
@@ -87,11 +87,11 @@ class WorkerProcess(Worker):
             self.given.append(None)
             order = ORDER.pack(EVALUATE, shared, 0, 0.0, 0, 0.0)
         try:
-            self.pipe.send_bytes(order + _carried(job))
+            self.pipe.send_bytes(order + _pickled_states(job))
         except OSError:
             raise self._exit_error() from None
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Receive the result of the oldest job."""
         try:
             answer = self.pipe.recv_bytes()
@@ -105,7 +105,7 @@ class WorkerProcess(Worker):
             text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
             self.failed(TaskError(text) if reason is None else ClientTrainingError(text, reason))
             return
-        job = self.next_job()
+        job = self.finished_job()
         if isinstance(job, SizeJob):
             job.result = int(score)
         elif not isinstance(job, TrainJob):
@@ -121,7 +121,7 @@ class WorkerProcess(Worker):
             else:
                 job.finish(trained)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End the process."""
         self.pipe.close()
         self.process.terminate()
@@ -142,12 +142,12 @@ class WorkerProcess(Worker):
 class ProcessPoolEngine(PoolEngine[WorkerProcess]):
     """An engine with a fixed number of worker processes."""
 
-    def __init__(self, recipe: TaskSpec, parameters: int, count: int) -> None:
+    def __init__(self, spec: TaskSpec, parameters: int, count: int) -> None:
         self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
         if self._large:
             reuse_memory()
         self._vectors = SharedVectors(parameters, (count + 1) * DEPTH, spare=count * DEPTH)  # a worker may be replaced
-        super().__init__([WorkerProcess(i, recipe, self._vectors) for i in range(count)])
+        super().__init__([WorkerProcess(i, spec, self._vectors) for i in range(count)])
 
     def memory(self) -> Vector | None:
         """Return shared memory, unless much of it is in use."""
@@ -159,13 +159,13 @@ class ProcessPoolEngine(PoolEngine[WorkerProcess]):
         if self._large:
             reuse_memory(reuse=False)
 
-    def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
+    def with_messages(self, *, wait: bool) -> Iterable[WorkerProcess]:
         """Return the workers whose pipe has a message or is broken."""
         by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
 
 
-def _carried(job: Job) -> bytes:
+def _pickled_states(job: Job) -> bytes:
     """Return the pickled states that a job carries."""
     if isinstance(job, TrainJob):
         return job.state or b""
@@ -174,13 +174,13 @@ def _carried(job: Job) -> bytes:
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
-def _serve(pipe: Connection, vectors: SharedVectors, recipe: TaskSpec) -> None:
+def _serve(pipe: Connection, vectors: SharedVectors, spec: TaskSpec) -> None:
     """Run jobs in the worker process until the pipe is closed."""
     allow_processes()
     keep_memory()
     with contextlib.suppress(EOFError, OSError):  # the pipe was closed
         try:
-            task = recipe.guarded()
+            task = spec.guarded()
         except TaskError as error:
             pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return

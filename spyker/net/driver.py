@@ -286,8 +286,11 @@ class Driver(NodeDriver):
                 self.log.warning(fact.kind, norm=norm, good_norm=good_norm, gain=gain)
 
     def _reason(self, peer: int) -> dict[str, Any]:
-        """Return the field of a log line about a server that responds and is suspected all the same."""
-        return {"reason": "cannot save"} if peer in self.node.membership.cannot_save else {}
+        """Return the field of a log line about a server that is suspected for another reason than its silence."""
+        membership = self.node.membership
+        if peer in membership.cannot_save:
+            return {"reason": "cannot save"}
+        return {"reason": "connection refused"} if membership.failure_detector.ended([peer]) else {}
 
     def refused(self, client: int | None, rejection: Rejection) -> None:
         """Log and count a rejection."""

@@ -7,7 +7,6 @@ models in the sender's socket buffer, and with large models on slow links all se
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,11 +23,12 @@ from spyker.net.streams import CONNECTION_LOST, end_status, read_body, read_fram
 from spyker.net.wire import fill
 from spyker.node.control_messages import PeerHandshake, from_json, read_handshake, to_json
 from spyker.node.ed25519_keys import server_name
-from spyker.node.events import PeerAcknowledged, PeerConnected, RejectedByPeer
+from spyker.node.events import PeerAcknowledged, PeerConnected, PeerPortClosed, RejectedByPeer
 from spyker.node.rejection import Rejection
 
 HANDSHAKE_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0  # seconds between two attempts to connect
+REFUSED = "Connection refused"  # in gRPC's reason
 SLOW = 3.0  # a frame that takes this multiple of the slowest one does not arrive
 
 
@@ -76,7 +76,7 @@ class PeerLink:
             while True:
                 try:
                     async with asyncio.timeout(None) as limit:
-                        await self._speak(open_stream(connection, PEERS_CONNECT), backoff, limit)
+                        await self._send_messages(open_stream(connection, PEERS_CONNECT), backoff, limit)
                 except CONNECTION_LOST as error:
                     await self._log_error(error)
                 await backoff.wait()
@@ -86,8 +86,11 @@ class PeerLink:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
             while True:
-                with contextlib.suppress(*CONNECTION_LOST):
+                try:
                     await self._send_control(open_stream(connection, PEERS_CONTROL), backoff)
+                except CONNECTION_LOST as error:
+                    if REFUSED in end_status(error)[1]:
+                        self.driver.deliver(PeerPortClosed(self.peer, now=self.driver.now()))
                 await backoff.wait()
 
     async def _log_error(self, error: BaseException) -> None:
@@ -113,7 +116,7 @@ class PeerLink:
             f"server {self.peer}. Nothing was sent to it. Correct that address and restart this server",
         )
 
-    async def _speak(self, stream: Any, backoff: Backoff, limit: asyncio.Timeout) -> None:
+    async def _send_messages(self, stream: Any, backoff: Backoff, limit: asyncio.Timeout) -> None:
         driver, node = self.driver, self.driver.node
         news = driver.news[self.peer]
         reader = None
@@ -135,13 +138,13 @@ class PeerLink:
 
             while not reader.done():
                 news.clear()
-                while (posted := node.next_for(self.peer, self._sent)) is not None:
-                    self._sent = posted.sequence
-                    frame, kind = pb.Frame(), posted.message.kind
-                    frame.peer.sequence, frame.peer.epoch = posted.sequence, node.view.epoch
-                    arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
+                while (entry := node.next_for(self.peer, self._sent)) is not None:
+                    self._sent = entry.sequence
+                    frame, kind = pb.Frame(), entry.message.kind
+                    frame.peer.sequence, frame.peer.epoch = entry.sequence, node.view.epoch
+                    arrays, body = fill(frame.peer.content, entry.message), frame.SerializeToString()
                     self._count(kind, await send(write, body, arrays))
-                    del posted, arrays
+                    del entry, arrays
                 waiting = asyncio.create_task(news.wait())
                 await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()

@@ -64,7 +64,11 @@ class DeploymentOptions:
         None, "folder for logs of all events, from which spyker replay rebuilds the state; unset: none"
     )
     event_log_mb: float = parameter(256.0, "maximum size of an event log in MB", at_least=1)
-    checkpoint_updates: int = parameter(100, "write a checkpoint after this number of updates", at_least=1)
+    checkpoint_updates: int = parameter(
+        100,
+        "write a checkpoint after this number of updates, or half the number of clients if that is more",
+        at_least=1,
+    )
     checkpoint_seconds: float = parameter(
         30.0, "write a checkpoint after this number of seconds if the state changed", above=0
     )
@@ -253,7 +257,7 @@ def learning_digest(scenario: Scenario) -> bytes:
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
     privacy = scenario.privacy
-    return digest([*agreed, asdict(privacy)] if privacy.per_example or privacy.masking else agreed)
+    return digest([*agreed, asdict(privacy)] if privacy.has_budget or privacy.masking else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

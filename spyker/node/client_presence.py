@@ -1,4 +1,4 @@
-"""Clients whose identity is in use at two servers at the same time.
+"""Clients whose identity is in use at two servers at the same time, and clients that have moved to another server.
 
 Theory of operation
 -------------------
@@ -10,12 +10,16 @@ A client that moves closes one connection before it opens the next, so the times
 overlap, even if a server takes a broken connection for an open one. Another server therefore compares the times with
 those of its own connection: if they overlap, two processes use one identity. Nothing is stored for that.
 
+A client whose connection was lost, and which another server has seen since then, has moved. It is not waited for any
+longer; it may return.
+
 The clocks of two servers are not synchronised. A heartbeat was sent after the heartbeat that it echoes, and before it
 arrives; with that and the bound on the drift of clocks, the receiver only counts times that are certain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,10 +46,20 @@ class ClientPresence:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._clients: dict[int, Presence] = {}  # those reported longest ago come first
+        self._lost: dict[int, float] = {}  # clients that may return, and when their connections ended
 
     def connected(self, client: int) -> None:
         """Note that a client has connected."""
         self._clients[client] = Presence(self._now())
+        self._lost.pop(client, None)
+
+    def lost(self, client: int) -> None:
+        """Note that a client may return: its connection has ended without a goodbye."""
+        self._lost[client] = self._now()
+
+    def departed(self, client: int) -> None:
+        """Note that nobody waits for a client any more."""
+        self._lost.pop(client, None)
 
     def disconnected(self, client: int) -> None:
         """Note that a client's connection has ended."""
@@ -84,4 +98,13 @@ class ClientPresence:
                 ended = min(presence.seen, beat.echo - told.seen * DRIFT)
                 if began < ended:
                     found.append(told.client)
+        return found
+
+    def moved(self, beat: Heartbeat) -> list[int]:
+        """Return the clients whose connections were lost here, and which the sender of a heartbeat has seen since."""
+        if beat.echo is None:
+            return []
+        found = [t.client for t in beat.clients if beat.echo - t.seen * DRIFT > self._lost.get(t.client, math.inf)]
+        for client in found:
+            del self._lost[client]
         return found

@@ -155,6 +155,12 @@ class RejectedByPeer(Event, frozen=True, eq=False):
     """What it has sent to prove what follows for this server."""
 
 
+class PeerPortClosed(Event, frozen=True, eq=False):
+    """A connection to another server was refused: its machine is there, and nobody listens at its address."""
+
+    server: int
+
+
 class PeerMessageReceived(Event, frozen=True, eq=False):
     """A message of the protocol has arrived from another server. It may be a duplicate."""
 

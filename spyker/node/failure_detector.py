@@ -5,7 +5,8 @@ Theory of operation
 Every ``beat`` seconds a server sends a heartbeat to each of the others, with the time on its own clock, and echoes the
 time in the last heartbeat that it received. So each server knows, by its own clock, when each of the others last
 responded. A server that has not responded for ``suspect_after`` seconds is *suspected*: it may have crashed, be cut
-off, or be stopped. The suspicion may be wrong, and ends when the server responds.
+off, or be stopped. The suspicion may be wrong, and ends when the server responds. A server that has responded before
+and whose address now *refuses* connections has ended. Nobody waits for it either; votes and leases ignore refusals.
 
 Heartbeats grant *leases*. A server that has promised to vote for another epoch stops granting them. A server that holds
 leases of a majority, none older than ``suspect_after``, knows that the token of a later epoch has not been used: a vote
@@ -34,21 +35,29 @@ class FailureDetector:
         self.away: dict[int, float] = {}  # per server, the round-trip time of the last call
         self._theirs: dict[int, float] = {}  # per server, the time in its last heartbeat
         self._cannot_save: set[int] = set()  # servers whose last heartbeat said so
+        self._closed: set[int] = set()  # servers at whose addresses nobody listens any more
         self._seen: tuple[int, float] = (0, self._began)  # epoch, and when its token was last seen
         self._waits = (0, self._began)  # epoch, and from when on its token may be used
 
     def connected(self, server: int, at: float, epoch: int, *, grants: bool) -> None:
         """Note that a server has accepted a call that began at this time."""
         self.away[server] = self._now() - at
+        self._closed.discard(server)
         self._listen(server, at)
         if grants:
             self._grant(server, epoch, at)
+
+    def port_closed(self, server: int) -> None:
+        """Note that a connection to a server was refused. One that has never responded may be about to start."""
+        if server in self._listened:
+            self._closed.add(server)
 
     def forget(self, server: int) -> None:
         """Drop what is known of a server that was removed or replaced."""
         for known in (self._listened, self._granted, self._theirs, self.away):
             known.pop(server, None)
         self._cannot_save.discard(server)
+        self._closed.discard(server)
         self._listened[server] = self._now()  # it is not suspected at once
 
     def renew(self, epoch: int) -> None:
@@ -62,6 +71,7 @@ class FailureDetector:
 
     def receive_heartbeat(self, server: int, beat: Heartbeat, epoch: int) -> None:
         """Note a server's heartbeat."""
+        self._closed.discard(server)
         self._theirs[server] = beat.sent  # also if it is lower: the clock of a machine that restarts begins anew
         if beat.saves:
             self._cannot_save.discard(server)
@@ -96,6 +106,10 @@ class FailureDetector:
     def suspects(self, members: Iterable[int]) -> frozenset[int]:
         """Return the members that have not responded for too long."""
         return frozenset(j for j in members if j != self.id and self.silent_for(j) > self.suspect_after)
+
+    def ended(self, members: Iterable[int]) -> frozenset[int]:
+        """Return the members that have ended: their addresses refuse connections."""
+        return frozenset(self._closed.intersection(members))
 
     def cannot_save(self, members: Iterable[int]) -> frozenset[int]:
         """Return the members that say that they cannot save."""

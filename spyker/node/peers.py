@@ -20,16 +20,31 @@ from spyker.node.effects import (
     StopProcess,
     WriteFact,
 )
-from spyker.node.events import ControlReceived, PeerConnected, PeerHelloReceived, PeerMessageReceived, RejectedByPeer
+from spyker.node.events import (
+    ControlReceived,
+    PeerConnected,
+    PeerHelloReceived,
+    PeerMessageReceived,
+    RejectedByPeer,
+)
 from spyker.node.identity_alerts import COPIED_STATE, IdentityAlerts
-from spyker.node.inbox import ASK, BOOTSTRAP, HEARTBEAT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
+from spyker.node.inbox import ASK, AWAY, BOOTSTRAP, HEARTBEAT, SUSPECTS, VIEW, Inbox, NodeOptions, QueuedEvent
 from spyker.node.membership import Membership
 from spyker.node.outbox import Outbox, OutdatedState
 from spyker.node.rejection import Rejection
 from spyker.node.views import ANYBODY, NOBODY, View
 from spyker.protocol.codec import Array
 from spyker.protocol.facts import EpochStarted, Fact, PeerSuspected, PeerTrusted, SavingFailed, SavingResumed
-from spyker.protocol.messages import Action, BootstrapState, PeerMessage, RecordFact, StartTimer, ToServer
+from spyker.protocol.messages import (
+    Action,
+    BootstrapState,
+    Leave,
+    PeerMessage,
+    RecordFact,
+    StartTimer,
+    StopTimer,
+    ToServer,
+)
 from spyker.protocol.server import Server
 from spyker.protocol.state import Unpacker
 
@@ -168,6 +183,11 @@ class NodePeers:
         self.membership.refused(event.server, event.lineage, rejection)
         self.apply_membership()
 
+    def port_closed(self, server: int) -> None:
+        """Do not wait for a server at whose address nobody listens any more."""
+        self.membership.failure_detector.port_closed(server)
+        self.apply_membership()
+
     # --- Messages ----------------------------------------------------------------------------------------------------
 
     def post(self, server: int, message: PeerMessage) -> bool:
@@ -231,6 +251,10 @@ class NodePeers:
         if isinstance(event.message, Heartbeat) and event.server in self.outboxes:
             for client in self._clients.elsewhere(event.message):
                 self._record(*self._alerts.elsewhere(client, event.server))
+            for client in self._clients.moved(event.message):
+                self._effects.append(StopTimer(f"{AWAY}{client}"))
+                if self._server is not None:
+                    self._inbox.append(QueuedEvent(client, Leave()))
         self.apply_membership()
 
     def heartbeat(self) -> None:
@@ -286,7 +310,7 @@ class NodePeers:
             self._save()
 
     def _update_absent(self) -> None:
-        """Record which servers are suspected or cannot save, and tell the server not to wait for them.
+        """Record which servers are suspected, have ended or cannot save, and tell the server not to wait for them.
 
         A server that cannot save itself sends nothing, so it waits for nobody.
         """
@@ -295,7 +319,8 @@ class NodePeers:
         if cannot_save != self._cannot_save:
             self._cannot_save = cannot_save
             self._record(SavingFailed(self._id) if cannot_save else SavingResumed(self._id))
-        suspected = membership.suspected | membership.cannot_save
+        ended = membership.failure_detector.ended(membership.others)
+        suspected = membership.suspected | membership.cannot_save | ended
         for j in sorted(suspected - self._suspected):
             self._record(PeerSuspected(self._id, j))
         for j in sorted(self._suspected - suspected):

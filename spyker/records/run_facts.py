@@ -57,7 +57,7 @@ class RunStarted(Fact):
         return score >= target if self.higher_is_better else score <= target
 
     def problem(self) -> str | None:
-        """Return what is wrong with the description that a record starts with, or ``None``."""
+        """Return the problem with this description of a run, or ``None``."""
         if not 0 <= self.clients <= MOST_CLIENTS or len(self.servers) > MOST_SERVERS:
             return f"it names {self.clients:,} clients and {len(self.servers):,} servers"
         longest = max(map(len, (self.algorithm, self.title, self.task, self.metric, *self.regions)))
@@ -178,7 +178,8 @@ class EvaluatedByClients(Fact):
     """The clients' latest evaluations of the metric ``name``, aggregated.
 
     The weights are numbers of examples, limited to ten times their median. ``worst_decile`` is the mean over the worst
-    tenth of the clients.
+    tenth of the clients. Of masked scores only weighted means are known: then ``worst_decile_clients`` is 0, and
+    ``mean``, ``median`` and ``worst_decile`` repeat ``weighted_mean``.
     """
 
     kind: ClassVar[str] = "evaluation-by-clients"

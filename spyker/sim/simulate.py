@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from spyker.config.client_privacy import client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import SERVERS, STOP, Scenario
 from spyker.config.world import latency_seconds
@@ -24,11 +25,12 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
+from spyker.sim.sim_noise import sim_noise
 from spyker.sim.sim_seals import SimOpener, SimSealer
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
-from spyker.tasks.registry import rate_of, with_task_defaults
+from spyker.tasks.registry import evaluation_interval, masked_scores, rate_of, with_task_defaults
 from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector
 
@@ -74,21 +76,23 @@ def simulate(
     evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task, client_scores)
     outage = scenario.world.outage
     initial = task.initial() if initial_model is None else initial_model.weights
-    hosted = outage is not None or faults is not None
+    whole_nodes = outage is not None or faults is not None
     failures = ClientFailures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
-    world = make_world(scenario, task, engine, clock, evaluator.fact, places, initial, failures, hosted=hosted)
-    if isinstance(world, ClusterSimulation):
+    simulation = make_simulation(
+        scenario, task, engine, clock, evaluator.fact, places, initial, failures, whole_nodes=whole_nodes
+    )
+    if isinstance(simulation, ClusterSimulation):
         if outage is not None:
-            world.schedule(outage.start, world.isolate, outage.region)
-            world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
+            simulation.schedule(outage.start, simulation.isolate, outage.region)
+            simulation.schedule(outage.start + outage.seconds, simulation.rejoin, outage.region)
         if faults is not None:
-            faults(world)
+            faults(simulation)
     try:
         sink(0.0, started, None)
         if initial_model is not None:
             sink(0.0, initial_model.fact, None)
-        world.start()
-        evaluator.evaluate(world, places.learners)
+        simulation.start()
+        evaluator.evaluate(simulation, places.learners)
         finished = clock.run(stop or StopRequest())
         evaluator.settle()
         failures.check(ended=finished)
@@ -96,11 +100,11 @@ def simulate(
         engine.cancel()
     if on_end is not None:
         clock.finish()  # frees what has not arrived
-        on_end(clock.now, lambda i: world.processors[i].server.weights.peek())
-    return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
+        on_end(clock.now, lambda i: simulation.processors[i].server.weights.peek())
+    return summarise(started, totals(scenario, initial_model, simulation, evaluator, places, finished))
 
 
-def make_world(
+def make_simulation(
     scenario: Scenario,
     task: Task,
     engine: Engine,
@@ -110,9 +114,9 @@ def make_world(
     initial: Vector,
     failures: ClientFailures | None = None,
     *,
-    hosted: bool,
+    whole_nodes: bool,
 ) -> Simulation:
-    """Create the simulation of a scenario, with bare servers or complete processes (``hosted``)."""
+    """Create the simulation of a scenario, with bare servers or complete processes (``whole_nodes``)."""
     setup = Setup(
         len(places.learners),
         places.client_count,
@@ -126,6 +130,7 @@ def make_world(
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
         masking=masking_setup(scenario, SimOpener),
+        client_privacy=client_privacy(scenario, initial.size, task.buffers, sim_noise(scenario.seed)),
     )
     adversaries = Adversaries.of(scenario)
     surroundings: dict[str, Any] = {
@@ -141,19 +146,21 @@ def make_world(
         "sink": sink,
         "adversaries": adversaries,
         "failures": failures,
-        "evaluation_interval": None if task.evaluated_by == SERVERS else scenario.evaluation.interval,
+        "evaluation_interval": evaluation_interval(scenario.evaluation, scenario.privacy, task.evaluated_by),
     }
     sizes = engine.sizes(places.client_count) if task.local else None
     size: Callable[[int], int] = task.size if sizes is None else sizes.__getitem__
     if adversaries is not None:
         size = adversaries.sizes(size)
-    clients = sim_clients(scenario, places, size, task.buffers)
+    scored = masked_scores(scenario.privacy, task, task.evaluated_by)
+    clients = sim_clients(scenario, places, size, task.buffers, scored, adversaries)
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return scenario.chosen.create(i, setup, roster)
 
-    if hosted:
-        return ClusterSimulation(build, clients, size, places, **surroundings)
+    if whole_nodes:
+        resends = not scenario.privacy.per_client
+        return ClusterSimulation(build, clients, size, places, resends=resends, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
         if home is not None:
@@ -161,29 +168,37 @@ def make_world(
     return BareServerSimulation([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
 
 
-def sim_clients(scenario: Scenario, places: Placement, size: Callable[[int], int], buffers: int) -> list[Client]:
+def sim_clients(
+    scenario: Scenario,
+    places: Placement,
+    size: Callable[[int], int],
+    buffers: int,
+    scored: Sequence[str] = (),
+    adversaries: Adversaries | None = None,
+) -> list[Client]:
     """Return the clients of a simulation."""
     homes = [home or 0 for home in places.homes]
     if not scenario.privacy.masking:
         return [scenario.chosen.client(k, home) for k, home in enumerate(homes)]
     reports = scenario.privacy.report_metrics
+    kinds = [MaskingClient if adversaries is None else adversaries.masking_client(k) for k in range(len(homes))]
     return [
-        MaskingClient(k, home, SimSealer(scenario.seed, k), size(k), buffers, reports=reports)
-        for k, home in enumerate(homes)
+        kind(k, home, SimSealer(scenario.seed, k), size(k), buffers, reports=reports, metrics=scored)
+        for k, (home, kind) in enumerate(zip(homes, kinds, strict=True))
     ]
 
 
-def count(
+def totals(
     scenario: Scenario,
     initial_model: InitialModel | None,
-    world: Simulation,
+    simulation: Simulation,
     evaluator: Evaluator,
     places: Placement,
     finished: bool,
 ) -> Totals:
     """Return the totals of a run."""
-    parameters = world.processors[0].server.weights.size
-    failed = () if world.failures is None else world.failures.by_client.values()
+    parameters = simulation.processors[0].server.weights.size
+    failed = () if simulation.failures is None else simulation.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
     scores = ScoreHistory(higher_is_better=evaluator.start.higher_is_better)
@@ -192,32 +207,38 @@ def count(
     reached = {target_name(target): evaluator.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
-        time=world.clock.now,
+        time=simulation.clock.now,
         parameters=parameters,
         final=evaluator.history[-1][1] if evaluator.history else None,
         reached={target: hit for target, hit in reached.items() if hit is not None},
-        updates_per_client=world.updates_per_client,
-        synchronisations=world.synchronisations,
-        longest_queue=max(processor.longest for processor in world.processors),
-        bytes=dict(zip(WAYS, (world.links.bytes_down, world.links.bytes_up, world.links.bytes_between), strict=True)),
-        messages=dict(sorted(world.messages.items())),
+        updates_per_client=simulation.updates_per_client,
+        synchronisations=simulation.synchronisations,
+        longest_queue=max(processor.longest for processor in simulation.processors),
+        bytes=dict(
+            zip(
+                WAYS,
+                (simulation.links.bytes_down, simulation.links.bytes_up, simulation.links.bytes_between),
+                strict=True,
+            )
+        ),
+        messages=dict(sorted(simulation.messages.items())),
         servers=[
             server_totals(
                 scenario.world.regions[places.server_regions[i]],
-                world.processors[i].server,
+                simulation.processors[i].server,
                 clients=len(places.clients_of(i)),
-                updates=world.updates_per_server[i],
-                longest_queue=world.processors[i].longest,
+                updates=simulation.updates_per_server[i],
+                longest_queue=simulation.processors[i].longest,
             )
             for i in places.learners
         ],
         duration=scenario.duration,
-        events=world.clock.happened,
+        events=simulation.clock.happened,
         measured=evaluator.measured,
         by_clients=evaluator.by_clients,
-        reports=world.reports,
+        reports=simulation.reports,
         scores=scores,
-        privacy=None if world.failures is None else world.failures.task.privacy_spent(world.trainings),
+        privacy=None if simulation.failures is None else simulation.failures.task.privacy_spent(simulation.trainings),
         given=initial_model is not None,
         times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from spyker.config.client_privacy import ClientBudget
 from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
@@ -27,7 +28,7 @@ from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster
 from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
-from spyker.tasks.task import Task
+from spyker.tasks.task import Task, limits_by_name
 from spyker.tasks.task_names import BUILT_IN, NAMES, PACKAGES, WHERE, check_name
 
 
@@ -53,9 +54,10 @@ class TaskSpec:
             problem = f"is not allowed: {type(task).__name__} does not support personal parameters"
             raise UsageError("training.personal", problem, "Use a PyTorch model or a FederatedTask, or leave it out")
         task.evaluated_by = evaluated_by(self.evaluation, task)
+        task.client_budget = ClientBudget.of(self.privacy)
         if self.privacy.per_example:
             task.protect_examples(self.privacy, deployed=self.own is not None)
-        if self.privacy.hides_metrics:
+        if self.privacy.hides_metrics and not self.privacy.masks_scores:
             task.evaluated_by = privately_evaluated_by(self.privacy, self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)
@@ -191,7 +193,7 @@ def is_definition(value: object) -> TypeGuard[type[FederatedTask]]:
 
 
 def evaluated_by(evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates: as ``evaluation.by`` says, otherwise everybody who has test data."""
+    """Return the parties that evaluate: ``evaluation.by`` or, if it is unset, all that have test data."""
     by = evaluation.by
     if by is None:
         return BOTH if task.has_test and task.evaluates_on_clients else SERVERS if task.has_test else CLIENTS
@@ -201,7 +203,7 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
 
 
 def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates where clients send no scores, because these are computed from private data."""
+    """Return the parties that evaluate if clients send no scores, because scores are computed from private data."""
     if task.evaluated_by == SERVERS:
         return SERVERS
     if evaluation.by is None and task.has_test:
@@ -212,8 +214,21 @@ def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, tas
     raise UsageError("evaluation.by", problem, remedy)
 
 
+def masked_scores(privacy: PrivacySettings, task: Task, by: str) -> list[str]:
+    """Return the metrics whose scores ride along with masked updates, given who evaluates."""
+    return list(limits_by_name((task.metric, *task.also))) if privacy.masks_scores and by != SERVERS else []
+
+
+def evaluation_interval(evaluation: Evaluation, privacy: PrivacySettings, by: str) -> float | None:
+    """Return the seconds in which a client evaluates at most once; ``None``: never.
+
+    With masked scores it evaluates each model that it receives: a sum needs the scores of several clients.
+    """
+    return None if by == SERVERS else 0.0 if privacy.masks_scores else evaluation.interval
+
+
 def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates a task in a deployment."""
+    """Return the parties that evaluate a task in a deployment."""
     return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
 
 

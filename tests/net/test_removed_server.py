@@ -21,7 +21,7 @@ from spyker.net.frames import PROTOCOL
 from spyker.net.member_identity import federation_of
 from spyker.net.peer_signatures import CALL, sign_peer
 from spyker.net.server_config import ServerConfig, deployment_digest, load_config
-from spyker.net.server_process import load_model
+from spyker.net.server_parts import load_model
 from spyker.net.streams import read_body, read_frame
 from spyker.node.control_messages import PeerHandshake, to_json
 from spyker.node.ed25519_keys import Ed25519Keys, endorse, fingerprint, server_name
@@ -94,7 +94,7 @@ def test_a_removed_server_with_its_certificate_and_state_stops_nobody(tmp_path: 
         until(lambda: all(len(deployed.log(f"server-{i}", "link-up")) >= 2 for i in range(3)))
         config = str(tmp_path / "server-0" / "config.toml")
         members(capsys, "remove", config, "2")
-        assert deployed.servers[2].wait(60) == FENCED, "it was shown the proof, and ended"
+        assert deployed.servers[2].wait(200) == FENCED, "it was shown the proof, and ended"
         thief = Thief(tmp_path)
 
         async def attack() -> set[str]:
