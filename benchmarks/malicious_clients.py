@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -119,8 +119,8 @@ def run(algorithm: str, attack: str | None, placement: str, more: dict[str, Any]
         if isinstance(fact, Evaluated) and t >= 0.75 * scenario.duration:
             scores.append(fact.mean)
 
-    def on_end(t: float, models: Sequence[Vector]) -> None:
-        success.extend(digits.success(model) for model in models)
+    def on_end(t: float, model_of: Callable[[int], Vector]) -> None:
+        success.extend(digits.success(model_of(i)) for i in scenario.placement().learners)
 
     simulate(scenario, task, InProcessEngine(task), sink, on_end=on_end)
     return Outcome(statistics.mean(scores), statistics.mean(success))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import weakref
+from mmap import ACCESS_COPY, ALLOCATIONGRANULARITY, mmap
 from multiprocessing.heap import Arena
 
 import numpy as np
 
 from spyker.vectors import Vector
 
-PAGE = 4096  # vectors begin at a page, so that results do not depend on their alignment
+PAGE = ALLOCATIONGRANULARITY  # vectors begin at a page: their alignment is always the same, and each can be mapped
 
 
 class SharedVectors:
@@ -24,7 +25,8 @@ class SharedVectors:
         """Create ``count`` vectors that can be taken, and ``spare`` more for vectors that are kept."""
         self.size, self._spare = size, spare
         self._arena = _arena((count + spare) * self._stride)
-        self._free = list(reversed(range(count + spare)))  # the last one that was used is taken first
+        self._count = count + spare
+        self._free = list(reversed(range(self._count)))  # the last one that was used is taken first
         self._taken: dict[int, weakref.ref[Vector]] = {}
         self._kept: set[int] = set()
 
@@ -39,6 +41,11 @@ class SharedVectors:
     def at(self, number: int) -> Vector:
         """Return a vector by its number, without taking it."""
         return np.frombuffer(self._arena.buffer, np.float32, self.size, number * self._stride)
+
+    def private(self, number: int) -> Vector:
+        """Return a vector as it is now, without copying it. What is written to it stays in this process."""
+        memory = mmap(self._arena.fd, self._stride, access=ACCESS_COPY, offset=number * self._stride)
+        return np.frombuffer(memory, np.float32, self.size)
 
     def take(self) -> tuple[int, Vector]:
         """Take a vector; return it with its number."""
@@ -57,7 +64,11 @@ class SharedVectors:
 
     def number_of(self, vector: object) -> int | None:
         """Return the number of a vector that was taken; ``None`` for any other."""
-        return next((number for number, taken in self._taken.items() if taken() is vector), None)
+        for number in range(self._count):  # not over what is taken: a release may come at any time
+            taken = self._taken.get(number)
+            if taken is not None and taken() is vector:
+                return number
+        return None
 
     def keep(self, number: int, vector: Vector) -> Vector:
         """Return a taken vector that may be kept for long, or a copy if too many are kept."""

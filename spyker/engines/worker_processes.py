@@ -200,20 +200,20 @@ def _answer(task: CheckedTask, order: bytes, vectors: SharedVectors) -> bytes:
     try:
         if kind == COUNT:
             return ANSWER.pack(WEIGHTS, task.size(client))
-        weights = vectors.at(number)
         if kind == EVALUATE:
+            weights = vectors.private(number)  # some layers write to their parameters: others may read the same model
             states = order[ORDER.size :]
             scored = task.evaluate(weights, msgspec.msgpack.decode(states, type=dict[int, bytes]) if states else None)
             if isinstance(scored, EvaluationResult):
                 return ANSWER.pack(WEIGHTS, scored.score) + msgspec.msgpack.encode(scored.also)
             return ANSWER.pack(WEIGHTS, scored)
+        weights = vectors.at(number)
         state, evaluate = order[ORDER.size :] or None, kind == TRAIN_AND_EVALUATE
         trained = task.train(client, weights, rate, step, state, age, evaluate=evaluate)
     except TaskError as error:
         return _failure(error)
     result = trained.weights if isinstance(trained, TrainingResult) else trained
-    if not np.may_share_memory(weights, result):
-        np.copyto(weights, result)
+    np.copyto(weights, result)  # which does nothing if the task has trained in place
     if not isinstance(trained, TrainingResult):
         return ANSWER.pack(WEIGHTS, 0.0)
     found = trained.evaluation

@@ -196,7 +196,7 @@ class TorchTask(Task):
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
         """Load and check the data of one client of a federation."""
         owner = f"client {info.name}"
-        self._own_buffers()
+        self._own_memory()
         train = self._source(definition.data(info), owner)
         own = definition.client_test(info) if self.evaluates_on_clients else None
         test = None if own is None else self._source(own, f"the test data of {owner}")
@@ -361,11 +361,10 @@ class TorchTask(Task):
         """Whether the model uses the memory of weights that are loaded."""
         return self.lends and not self.personal
 
-    def _own_buffers(self) -> None:
-        """Detach the buffers from weights that were lent back: trying the model with other data changes buffers."""
+    def _own_memory(self) -> None:
+        """Detach the model from weights that were given back: layers may write to them while other data is tried."""
         if self.borrows:
-            for buffer in self._parts[len(self.parameters) :]:
-                buffer.data = buffer.data.clone()
+            self._use(self.flat.clone())
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """Mix in one vectorised pass, twice as fast on large models as NumPy's three passes."""

@@ -246,10 +246,10 @@ def test_if_all_are_damaged_nothing_begins_silently_anew(folder):
 def test_a_checkpoint_of_a_later_format_is_named(folder):
     save(Checkpoints(folder, keep=2), [1])
     path = folder / "checkpoint-000001" / "numbers.json"
-    table = json.loads(path.read_text().split("\n")[0]) | {"format": 7}
+    table = json.loads(path.read_text().split("\n")[0]) | {"format": 8}
     content = json.dumps(table)
     path.write_text(f"{content}\n{zlib.crc32(content.encode())}\n")
-    with pytest.raises(CheckpointError, match="has format 7, and this version of Spyker reads 6"):
+    with pytest.raises(CheckpointError, match="has format 8, and this version of Spyker reads 7"):
         latest(folder)
 
 

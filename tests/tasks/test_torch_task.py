@@ -209,7 +209,7 @@ def test_trying_the_data_of_another_client_changes_no_weights_that_were_given_ba
     assert isinstance(norm, nn.BatchNorm1d)
     task.train_only()
     task.train(0, given, 0.1, 0)
-    task._own_buffers()
+    task._own_memory()
     written: list[bool] = []
     model[0].register_forward_hook(lambda *_: written.append(np.shares_memory(given, norm.running_mean.numpy())))
     task._try_out(task.clients[0], None, "client 0", "", [])  # type: ignore[index]
