@@ -252,8 +252,10 @@ def learning_digest(scenario: Scenario) -> bytes:
     options = {key: value for key, value in options.items() if key not in ("node_config", "setup")}  # of a Flower app
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
-    privacy = scenario.privacy
-    return digest([*agreed, asdict(privacy)] if privacy.per_example or privacy.masking else agreed)
+    privacy, codes = scenario.privacy, scenario.compression.with_clients
+    if privacy.per_example or privacy.masking:
+        agreed.append(asdict(privacy))
+    return digest([*agreed, codes] if codes else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:

@@ -67,6 +67,7 @@ from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import View, first_view
 from spyker.node.x25519_seals import X25519Opener
 from spyker.protocol.codec import Sizes
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.masked_server import MASKING_MESSAGES
 from spyker.protocol.messages import MaskedUpdate, PeerMessage
 from spyker.protocol.server import Server, Setup
@@ -302,7 +303,7 @@ class ServerProcess:
         del self._weights  # the list has the only reference: the model may be large
         rate = rate_of(scenario.training, self.spec)
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
-        self.sizes = Sizes(parameters, len(self.places.learners))
+        self.sizes = Sizes(parameters, len(self.places.learners), self.spec.buffers)
         models = BufferPool(parameters, memory)  # for the results of mixes
 
         def build(roster: Mapping[int, int]) -> Server:
@@ -320,6 +321,7 @@ class ServerProcess:
                 self.spec.buffers,
                 {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
                 masking_setup(scenario, opener),
+                scenario.compression,
             )
             return scenario.chosen.create(deploy.server, setup, roster)
 
@@ -428,7 +430,8 @@ class ServerProcess:
         most = connection_limits(config, len(self.peers), self.log)
         ports = Ports(deploy, most, self._report_closed, peers=bool(self.peers), insecure=self.insecure)
         answers = MaskedUpdate if scenario.privacy.masking else scenario.chosen.answers
-        self.port = ClientPort(self.driver, self.sizes, answers, verifier, limits, ports.authenticated)
+        updates = with_coded([answers], scenario.compression.updates).values()
+        self.port = ClientPort(self.driver, self.sizes, updates, verifier, limits, ports.authenticated)
         self.health = Health()
         served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(

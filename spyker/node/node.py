@@ -72,7 +72,7 @@ from spyker.node.rejection import Rejection
 from spyker.node.status import NodeStatus, node_status
 from spyker.node.task_tokens import COPIED_LEDGER, ClientTasks, TaskToken, TaskTokens
 from spyker.node.views import View, first_view
-from spyker.protocol.codec import Sizes, schema_of
+from spyker.protocol.codec import schema_of
 from spyker.protocol.facts import LedgerCopied, UpdateApplied
 from spyker.protocol.messages import (
     Action,
@@ -363,7 +363,7 @@ class Node:
         self._server = server = self._built({})
         server.restore(ServerState(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
         self._task_tokens.restore(numbers["clients"])
-        saved = Unpacker(vectors, server.kinds(), Sizes(server.weights.snapshot().size, server.n))
+        saved = Unpacker(vectors, server.kinds(), server.array_sizes)
         self._peers.restore(numbers, server, saved)
         self._inbox.requeue(saved.unpack(numbers["requeued"]))
         self._saved_version = server.version
@@ -549,6 +549,7 @@ class Node:
         if self._sessions.get(k) != entry.session:
             return []  # it has disconnected meanwhile
         self._unwelcomed.discard(k)
+        self._server.reconnected(k)
         tasks = self._task_tokens.entry(k)
         tasks.size = entry.size
         keep = self._hold(k, entry.held_tokens)

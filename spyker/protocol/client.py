@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from spyker.protocol.client_coder import ClientCoder
 from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
@@ -12,7 +13,7 @@ from spyker.vectors import Vector
 class Client:
     """Client C_k: trains each model that its server sends and returns the result."""
 
-    __slots__ = ("id", "received", "server", "step")
+    __slots__ = ("coder", "id", "received", "server", "step")
     receives: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """Message classes that the client accepts."""
     difference: ClassVar[bool] = False
@@ -23,6 +24,8 @@ class Client:
         self.server = server
         self.step = 0
         self.received: Model | None = None
+        self.coder: ClientCoder | None = None
+        """Codes updates; ``None``: vectors are not compressed."""
 
     @property
     def ready(self) -> bool:
@@ -48,6 +51,8 @@ class Client:
         if received is None:
             raise RuntimeError(f"client {self.id}: trained() was called without a model")
         update = Update(weights, received.age, received.version, examples, metrics, evaluation)
+        if self.coder is not None:
+            update = self.coder.encode(update, None if self.difference else received.weights)
         return [ToServer(self.server, update)]
 
 

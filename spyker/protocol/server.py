@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from spyker.compression.settings import CompressionSettings
 from spyker.placement import Topology, following
 from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.facts import (
     ClientEvaluated,
     ClientQuarantined,
@@ -44,6 +46,7 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
+from spyker.protocol.server_coder import ServerCoder
 from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
@@ -81,6 +84,8 @@ class Setup:
     clients are ignored."""
     masking: MaskingSetup | None = None
     """Settings of secure aggregation; ``None``: clients do not mask their updates."""
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
+    """Codes of vectors in messages."""
 
     def generator(self, server: int) -> np.random.Generator:
         """Return the random generator of a server."""
@@ -207,6 +212,10 @@ class Server(ABC):
         self.version = 0
         self.update_filter = UpdateFilter(setup.robust, roster)
         self._roster, self._client_metrics = roster, setup.client_metrics
+        self._array_sizes = Sizes(setup.weights.size, setup.servers, setup.buffers)
+        self._coder: ServerCoder | None = None
+        if setup.compression.on:
+            self._coder = ServerCoder(setup.compression, self._array_sizes, difference=self.client.difference)
         self._metric_names: dict[int, set[str]] = {}  # by client
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
@@ -216,6 +225,16 @@ class Server(ABC):
         """Number of servers that have clients."""
         return len(self.ring)
 
+    @property
+    def array_sizes(self) -> Sizes:
+        """Numbers that determine the lengths of arrays and tuples in messages."""
+        return self._array_sizes._replace(servers=self.n)
+
+    def reconnected(self, client: int) -> None:
+        """Note that a client has a new connection, and may be a new process that remembers no message."""
+        if self._coder is not None:
+            self._coder.forget(client)
+
     def use_lease(self, may_lead: Callable[[], bool]) -> None:
         """Ask ``may_lead`` before the token is used: whether a majority of the servers still grants that."""
         self._may_lead = may_lead
@@ -223,10 +242,8 @@ class Server(ABC):
     def start(self) -> Iterator[Action]:
         """Return the first actions: send W⁰ to every client. Called once, before any event."""
         model = self.model(self.rate)
-        if self.update_filter.on:
-            self._actions += [ToClient(k, model) for k in self._roster]
-            return iter(self._taken())
-        return (ToClient(k, model) for k in self._roster)
+        tasks = (ToClient(k, model) for k in self._roster)
+        return iter(self._outgoing(list(tasks))) if self._edits_actions else tasks
 
     @abstractmethod
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
@@ -256,6 +273,8 @@ class Server(ABC):
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """Process a message and return the actions."""
+        if self._coder is not None:
+            message = self._coder.decode(sender, message, self.weights.current)
         if self.update_filter.on and isinstance(message, ClientMessage) and not self.postpones(message):
             self._filter(sender, message)
         else:
@@ -302,12 +321,29 @@ class Server(ABC):
 
     def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
+        return self._outgoing(actions)
+
+    @property
+    def _edits_actions(self) -> bool:
+        """Whether actions are not returned to the driver as the algorithm makes them."""
+        return self._coder is not None or self.update_filter.on
+
+    def _outgoing(self, actions: list[Action]) -> list[Action]:
+        """Code vectors, and tell the filter which models clients train."""
+        if not self._edits_actions:
+            return actions
+        return [self._given(action) if isinstance(action, ToClient) else action for action in actions]
+
+    def _given(self, action: ToClient) -> ToClient:
+        k, model = action.client, action.message
+        if not isinstance(model, Model):
+            return action
+        weights = model.weights
+        if self._coder is not None:
+            model, weights = self._coder.encode_model(k, model)
         if self.update_filter.on:
-            for action in actions:
-                if isinstance(action, ToClient) and isinstance(action.message, Model):
-                    model = action.message
-                    self.update_filter.assigned(action.client, model.version, model.rate, model.weights)
-        return actions
+            self.update_filter.assigned(k, model.version, model.rate, weights)
+        return action if model is action.message else ToClient(k, model)
 
     # --- Robust filtering ------------------------------------------------------------------------------------------
 
@@ -447,7 +483,7 @@ class Server(ABC):
         if state.numbers.keys() != set(kept):
             unlike = sorted(state.numbers.keys() ^ set(kept))
             raise ValueError(f"the checkpoint was written by another version: it differs in {', '.join(unlike)}")
-        saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
+        saved = Unpacker(state.vectors, self.kinds(), self.array_sizes)
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
             if isinstance(current, Stateful):
@@ -464,9 +500,8 @@ class Server(ABC):
 
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
-        """Return the message classes that the server receives or sends, by kind."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap)
-        return {kind.kind: kind for kind in kinds}
+        """Return the message classes that the server receives or sends, by kind, whatever the compression is."""
+        return with_coded((cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap))
 
     # --- Methods for subclasses --------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def replay(path: Path, checkpoint: int | None = None) -> Replay:
     header = LogHeader.decode(first)
     scenario = resolve(from_table(tomllib.loads(header.scenario)))
     node = make_node(header, scenario)
-    sizes = Sizes(header.weights.array().size, len(scenario.placement().learners))
+    sizes = Sizes(header.weights.array().size, len(scenario.placement().learners), header.buffers)
     resumed = None
     if header.numbers is not None:
         resumed = json.loads(header.numbers), {name: each.array() for name, each in header.vectors.items()}
@@ -111,6 +111,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         scenario.robust.on(deployed=True),
         header.buffers,
         masking=masking_setup(scenario, opener),
+        compression=scenario.compression,
     )
 
     def build(roster: Mapping[int, int]) -> Server:

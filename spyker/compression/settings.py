@@ -1,0 +1,30 @@
+"""The section ``[compression]`` of a scenario: how models and updates are coded in messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spyker.compression.block_codec import CODES, NONE
+from spyker.parameters import parameter
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSettings:
+    """Codes of the vectors in messages: the keys of ``[compression]``."""
+
+    updates: str = parameter(
+        NONE,
+        "code of the updates that clients send: none (float32), fp16, int8 or int4; the rounding error of an update is "
+        "added to the client's next one",
+        choices=CODES,
+    )
+
+    @property
+    def with_clients(self) -> dict[str, str]:
+        """The codes that a client and its server must share, except ``none``."""
+        return {} if self.updates == NONE else {"updates": self.updates}
+
+    @property
+    def on(self) -> bool:
+        """Whether any vector is coded."""
+        return self.updates != NONE
