@@ -114,6 +114,8 @@ def kill_servers(
             starts[i] += 1
             cluster.servers[i] = cluster.serve(i, "--resume")
             listening(cluster, i, starts[i])
+        restarted = time.time()
+        waiting(lambda: status_time(folder, servers) > restarted, "the clients do not write their status")
         reached = trainings(folder, servers)
         waiting(lambda: all(now > reached[k] + 3 for k, now in trainings(folder, servers).items()), "no client trains")
         for process in cluster.clients:
@@ -154,10 +156,19 @@ def applied_updates(folder: Path, servers: int) -> tuple[Counter[int], int]:
     return applied, undone
 
 
+def statuses(folder: Path, servers: int) -> list[dict[str, Any]]:
+    """Return what the processes of clients last wrote about themselves, which may be a second ago."""
+    return [json.loads((folder / f"clients-{i}" / "status.json").read_text("utf-8")) for i in range(servers)]
+
+
+def status_time(folder: Path, servers: int) -> float:
+    """Return when the process that has not written its status for longest did so."""
+    return min(float(status["time"]) for status in statuses(folder, servers))
+
+
 def trainings(folder: Path, servers: int) -> Counter[int]:
     """Return the number of trainings of each client. One that trains has sent everything that it has kept."""
-    files = [folder / f"clients-{i}" / "status.json" for i in range(servers)]
-    entries = [entry for path in files for entry in json.loads(path.read_text("utf-8"))["clients"]]
+    entries = [entry for status in statuses(folder, servers) for entry in status["clients"]]
     return Counter({entry["client"]: entry["trainings"] for entry in entries})
 
 

@@ -21,7 +21,7 @@ from spyker.errors import UsageError
 from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
-    from spyker.net.client_link import ClientOptions
+    from spyker.net.client_context import ClientOptions
     from spyker.net.transports import NetworkOptions
 
 MOST_CLIENTS = 1_000_000
@@ -199,8 +199,8 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
+    from spyker.net.client_context import ClientOptions
     from spyker.net.client_folder import CLIENT_FILE
-    from spyker.net.client_link import ClientOptions
     from spyker.net.client_process import join
 
     behaviour = ClientOptions(args.stall, args.patience, args.return_after, args.give_up)

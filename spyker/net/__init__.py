@@ -2,7 +2,7 @@
 
 :mod:`spyker.node` decides what a process does; this package provides its sockets, threads and files.
 
-A server process, :mod:`~spyker.net.server_process`:
+A server process, :mod:`~spyker.net.server_process`, made of :mod:`~spyker.net.server_parts`:
 
 - :mod:`~spyker.net.driver` carries out the node's effects; start reading there.
 - :mod:`~spyker.net.client_port` and :mod:`~spyker.net.peer_port` accept the streams of clients and of other servers,

@@ -10,7 +10,6 @@ import contextlib
 import math
 import time
 import traceback
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -19,24 +18,19 @@ import grpc.aio
 from spyker.errors import ClientRejectedError, ClientStateError, TrainingFailedError
 from spyker.net import spyker_pb2 as pb
 from spyker.net.backoff import Backoff
-from spyker.net.buffer_pool import BufferPool
 from spyker.net.channels import CLIENTS_CONNECT
+from spyker.net.client_context import ClientContext
 from spyker.net.client_identity import ClientIdentity, answer_challenge
 from spyker.net.client_status import ClientStatus
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
-from spyker.net.json_log import JsonLog
-from spyker.net.known_servers import KnownServers
 from spyker.net.ledger_file import PrivacyBudgetSpentError
-from spyker.net.nearest_server import ServerRanking
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
-from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
 from spyker.node.pending_updates import PendingTask, PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.protocol.client import Client
-from spyker.protocol.codec import Sizes
 from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
@@ -50,39 +44,6 @@ PING_TIMEOUT = "ping timeout"  # in gRPC's reason
 REPLACED = "replaced by a newer connection of the same client"  # the server's reason
 REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
 FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)  # a retry would fail, too
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """Options of the clients of a process."""
-
-    stall: float
-    """Disconnect from a server that reads nothing for this many seconds."""
-    patience: float
-    """Seconds for which a client tries to reconnect to its server before it tries others."""
-    return_after: float
-    """Seconds between checks whether a nearer server is reachable again."""
-    give_up: float | None = None
-    """Stop after this many seconds without any server; ``None``: never."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientContext:
-    """What all clients of a process share."""
-
-    behaviour: ClientOptions
-    training: TrainingThread
-    ranking: ServerRanking
-    buffers: BufferPool
-    sizes: Sizes
-    layout: bytes
-    """Digest of the model's layout."""
-    learning: bytes
-    """Digest of the settings that clients and servers must share."""
-    log: JsonLog
-    servers: KnownServers
-    known: set[str] = field(default_factory=set)
-    """Servers that have answered, or for which a hint was logged."""
 
 
 class ClientLink:

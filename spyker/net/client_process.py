@@ -17,8 +17,9 @@ from spyker.errors import ClientError, DeploymentError, FencedError, UsageError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificates import CA
 from spyker.net.channels import read_file, refuse_remote
+from spyker.net.client_context import ClientContext, ClientOptions
 from spyker.net.client_identity import ClientIdentity, load_identity
-from spyker.net.client_link import ClientContext, ClientLink, ClientOptions
+from spyker.net.client_link import ClientLink
 from spyker.net.client_state import ClientStates
 from spyker.net.client_status import StatusFile
 from spyker.net.json_log import JsonLog

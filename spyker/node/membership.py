@@ -229,6 +229,11 @@ class Membership:
             self._claims[who.server] = who.lineage, since
         return who.server in self.suspected and self.failure_detector.listened(who.server) <= since
 
+    def _outlived(self, server: int, lineage: str) -> bool:
+        """Return whether a member has responded after this lineage claimed here to succeed it: it is a copy."""
+        claimant, since = self._claims.get(server, ("", 0.0))
+        return claimant == lineage and self.failure_detector.listened(server) > since
+
     def _let_in(self, who: PeerHandshake, member: Member) -> None:
         """Propose to put its lineage into the view, and reject it for now."""
         self.request(Proposal(ARRIVAL, MembershipChange(who.server, replace(member, lineage=who.lineage)), member))
@@ -322,7 +327,8 @@ class Membership:
         if prepare.why == ARRIVAL:
             after = prepare.view.members
             places = [j for j, now in self.view.members.items() if j in after and after[j].lineage != now.lineage]
-            return all(j in self.suspected for j in places)  # who was announced and has not come is suspected
+            # Members that were announced and have not come are suspected, too.
+            return all(j in self.suspected and not self._outlived(j, after[j].lineage) for j in places)
         return prepare.why != SILENCE
 
     # --- Regularly -------------------------------------------------------------------------------------------------

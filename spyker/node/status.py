@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spyker.node.views import NOBODY
 
 if TYPE_CHECKING:
-    from spyker.node.node import Node
+    from spyker.node.node_state import NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NodeStatus:
     """Age in seconds of the oldest checkpoint attempt that is not on disk; 0 if all are saved."""
 
 
-def node_status(node: Node, now: float) -> NodeStatus:
+def node_status(node: NodeState, now: float) -> NodeStatus:
     """Return the status of a node at a time on its driver's clock."""
     membership = node.membership
     members = []

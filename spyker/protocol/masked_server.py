@@ -19,6 +19,7 @@ import numpy as np
 from spyker.privacy.masking import EXTRAS, LEVELS, Asked, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
+from spyker.protocol.filtered_clients import QUARANTINE
 from spyker.protocol.messages import (
     Action,
     ClientMessage,
@@ -35,7 +36,7 @@ from spyker.protocol.messages import (
     ToClient,
     Update,
 )
-from spyker.protocol.server import QUARANTINE, Server, Setup, Work
+from spyker.protocol.server import Server, Setup, Work
 from spyker.vectors import length
 
 MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenRefused)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +17,8 @@ from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.coded_messages import with_coded
-from spyker.protocol.facts import (
-    ClientEvaluated,
-    ClientQuarantined,
-    ClientReported,
-    Fact,
-    UpdateClipped,
-    UpdateDropped,
-    UpdateRejected,
-)
+from spyker.protocol.facts import ClientEvaluated, ClientReported, Fact
+from spyker.protocol.filtered_clients import HELD, QUARANTINE, FilteredClients
 from spyker.protocol.messages import (
     Action,
     BootstrapState,
@@ -49,7 +42,7 @@ from spyker.protocol.messages import (
 from spyker.protocol.server_coder import ServerCoder
 from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
-from spyker.robust.update_filter import FilterDecision, FilterParameters, UpdateFilter, Verdict
+from spyker.robust.update_filter import FilterParameters, UpdateFilter
 from spyker.vectors import Mix, Vector, mix
 
 
@@ -99,8 +92,6 @@ class NoParameters:
 
 EPOCH_BITS = 32
 EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
-QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
-HELD = "held"  # timer that lets clients join that sent too many updates, if the others do not answer
 
 
 def first_bid(epoch: int) -> int:
@@ -122,7 +113,7 @@ class Work(enum.Enum):
     __hash__ = object.__hash__  # drivers look up the cost of each message; Enum's own hash is slow
 
 
-class Server(ABC):
+class Server(FilteredClients):
     """A state machine that takes events and returns actions. A subclass is an algorithm.
 
     Subclasses call :meth:`send_client`, :meth:`send_server`, :meth:`record` and the like in the order of the paper's
@@ -253,7 +244,7 @@ class Server(ABC):
         """Process the expiry of a timer. Implemented by algorithms that start timers."""
         raise NotImplementedError(f"{type(self).__name__}.expired() is missing: timer {timer!r} expired. Implement it")
 
-    def resize(self, k: int, size: int) -> None:  # noqa: B027 - nothing, by default
+    def resize(self, k: int, size: int) -> None:
         """Change the number of data points of a client, whose claim is bounded by those of other clients.
 
         Implemented by algorithms that weight clients also while no update of theirs has arrived.
@@ -345,81 +336,6 @@ class Server(ABC):
             self.update_filter.assigned(k, model.version, model.rate, weights)
         return action if model is action.message else ToClient(k, model)
 
-    # --- Robust filtering ------------------------------------------------------------------------------------------
-
-    def expect_resent(self, client: int) -> None:
-        """Note that the client's next update was sent before, to a process that crashed: it is not counted."""
-        if self.update_filter.on:
-            self.update_filter.rates.resent.add(client)
-
-    def _filter(self, k: int, message: ClientMessage) -> None:
-        """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
-        update_filter = self.update_filter
-        if isinstance(message, Join):
-            admitted = update_filter.join(k, message.size)
-        elif isinstance(message, Leave):
-            admitted = update_filter.leave(k)
-        else:
-            admitted = update_filter.admits(k)
-            if admitted and isinstance(message, Update) and message.examples is not None:
-                update_filter.sizes.claim(k, message.examples)
-        for j in update_filter.resized():
-            self.resize(j, update_filter.sizes.bounded(j))
-        if admitted and isinstance(message, Update):
-            update, model, difference = message, self.weights.snapshot(), self.client.difference
-            if update.examples is not None and update.examples > update_filter.sizes.bounded(k):
-                update = replace(update, examples=update_filter.sizes.bounded(k))
-            verdict = update_filter.check(k, update.weights, update.version, model, difference=difference)
-            self._apply(k, update, verdict)
-        elif admitted and isinstance(message, MaskedUpdate) and not update_filter.admits_masked(k, message.version):
-            self._drop(k)
-        elif admitted:
-            self.receive(k, Join(update_filter.sizes.bounded(k)) if isinstance(message, Join) else message)
-        self._release(update_filter.released())
-
-    def _apply(self, k: int, update: Update, verdict: Verdict) -> None:
-        """Apply the verdict on an update: record it, and tell the algorithm."""
-        match verdict.decision:
-            case FilterDecision.ACCEPTED:
-                self.receive(k, update)
-            case FilterDecision.CLIPPED:
-                self.record(UpdateClipped(self.id, k, verdict.norm, verdict.limit))
-                self.receive(k, replace(update, weights=verdict.weights))
-            case FilterDecision.REJECTED:
-                self.record(UpdateRejected(self.id, k, verdict.norm, verdict.limit))
-                self.receive(k, Leave())
-                self.receive(k, Join(self.update_filter.sizes.bounded(k)))
-            case FilterDecision.DROPPED:
-                self._drop(k)
-            case FilterDecision.QUARANTINED:
-                assert self.update_filter.parameters is not None
-                seconds = self.update_filter.parameters.quarantine
-                reason = "sign-flipped" if verdict.sign_flipped else "norm"
-                self.record(ClientQuarantined(self.id, k, reason, seconds))
-                self.receive(k, Leave())
-                self.start_timer(f"{QUARANTINE}{k}", seconds)
-
-    def _drop(self, k: int) -> None:
-        """Drop an update of a client that sends too many, and give it no task for a while."""
-        assert self.update_filter.parameters is not None
-        self.record(UpdateDropped(self.id, k))
-        self.receive(k, Leave())
-        if len(self.update_filter.rates.held) == 1:
-            self.start_timer(HELD, self.update_filter.parameters.quarantine)
-
-    def _release(self, clients: Sequence[int]) -> None:
-        """Let clients join that were held because they had sent too many updates."""
-        if clients:
-            self.stop_timer(HELD)
-        for k in clients:
-            self.receive(k, Join(self.update_filter.sizes.bounded(k)))
-
-    def _end_quarantine(self, k: int) -> None:
-        """Let a client join whose quarantine is over, if it is still connected."""
-        size = self.update_filter.end_quarantine(k)
-        if size is not None:
-            self.receive(k, Join(size))
-
     # --- Membership changes ------------------------------------------------------------------------------------------
 
     def reform(self, epoch: int, ring: Sequence[int], *, leads: bool) -> list[Action]:
@@ -428,7 +344,7 @@ class Server(ABC):
         self.reformed(before, leads=leads)
         return self._taken()
 
-    def reformed(self, before: Sequence[int], *, leads: bool) -> None:  # noqa: B027 - nothing, by default
+    def reformed(self, before: Sequence[int], *, leads: bool) -> None:
         """Process a new epoch. Tokens of earlier epochs are void."""
 
     def suspect(self, servers: frozenset[int]) -> list[Action]:
@@ -437,7 +353,7 @@ class Server(ABC):
         self.sighted()
         return self._taken()
 
-    def sighted(self) -> None:  # noqa: B027 - nothing, by default
+    def sighted(self) -> None:
         """Process a change of the suspected servers. The algorithm no longer waits for them."""
 
     def complete(self, heard: Iterable[int]) -> bool:

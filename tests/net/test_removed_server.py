@@ -21,7 +21,7 @@ from spyker.net.frames import PROTOCOL
 from spyker.net.member_identity import federation_of
 from spyker.net.peer_signatures import CALL, sign_peer
 from spyker.net.server_config import ServerConfig, deployment_digest, load_config
-from spyker.net.server_process import load_model
+from spyker.net.server_parts import load_model
 from spyker.net.streams import read_body, read_frame
 from spyker.node.control_messages import PeerHandshake, to_json
 from spyker.node.ed25519_keys import Ed25519Keys, endorse, fingerprint, server_name

@@ -7,7 +7,7 @@ import pytest
 from deployment import table
 
 from spyker.config.scenario import from_table
-from spyker.net import server_process
+from spyker.net import server_parts, server_process
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.checkpoints import Checkpoints
 from spyker.net.identity import Identity, reset_identity, start_incarnation
@@ -32,7 +32,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def stop() -> None:
         raise WentOnError
 
-    monkeypatch.setattr(server_process, "keep_memory", stop)
+    monkeypatch.setattr(server_parts, "keep_memory", stop)
     checkpoints = Checkpoints(tmp_path / "state", 3)
     identity = start_incarnation(tmp_path / "state")
     for value in range(3):

@@ -193,6 +193,28 @@ def test_nobody_votes_for_another_one_in_the_place_of_a_server_that_it_hears(sil
     assert node.membership.paxos.grants is not silent, "its own place least of all"
 
 
+def test_nobody_votes_for_a_copy_whose_original_has_responded_after_its_claim() -> None:
+    """The other server may have met the copy only while the original was silent, and proposes it."""
+    driven = begun()
+    node = driven.node
+    driven.tell(PeerConnected, 2, greeting(2), 0, 0.0)
+    driven.tell(PeerConnected, 1, greeting(1), 0, 0.0)
+    driven.time = 1.0
+    with pytest.raises(Rejection, match="another one than the one known here"):
+        driven.tell(PeerHelloReceived, put_back(1), b"", b"")
+    driven.time = 2.0
+    driven.tell(ControlReceived, 1, Heartbeat(0, 2.0, 1.5, True, None))
+    driven.time = 9.0
+    driven.tell(ControlReceived, 2, Heartbeat(0, 9.0, 9.0, True, None))
+    driven.tell(TimerFired, HEARTBEAT)
+    assert node.membership.suspected == {1}
+    copy, successor = (FIRST.following(2, MembershipChange(1, Member(lineage))) for lineage in ("anew", "another"))
+    driven.tell(ControlReceived, 2, Prepare(0, (1 << 16) + 2, copy, ARRIVAL))
+    assert node.membership.paxos.grants
+    driven.tell(ControlReceived, 2, Prepare(0, (2 << 16) + 2, successor, ARRIVAL))
+    assert not node.membership.paxos.grants
+
+
 def test_who_is_new_asks_the_nearest_for_a_model_and_then_the_next() -> None:
     clock = NodeClock(10.0)
     listed = FIRST.following(1, MembershipChange(0, Member("zero")))

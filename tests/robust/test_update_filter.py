@@ -10,8 +10,8 @@ from every_algorithm import ALGORITHMS
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import ClientQuarantined, UpdateApplied, UpdateClipped, UpdateRejected
+from spyker.protocol.filtered_clients import QUARANTINE
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
-from spyker.protocol.server import QUARANTINE
 from spyker.protocol.state import Unpacker, pack
 from spyker.robust.order_statistics import OrderStatistics, OutlierStatistic
 from spyker.robust.sign_flips import SignFlipDetector

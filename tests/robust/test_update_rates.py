@@ -8,8 +8,8 @@ from actions import stated
 from every_algorithm import ALGORITHMS
 
 from spyker.protocol.facts import UpdateApplied, UpdateClipped, UpdateDropped
+from spyker.protocol.filtered_clients import HELD
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
-from spyker.protocol.server import HELD
 from spyker.robust.update_filter import FilterParameters
 from spyker.robust.update_rates import UpdateRates
 
