@@ -19,12 +19,20 @@ class CompressionSettings:
         choices=CODES,
     )
 
+    models: str = parameter(
+        NONE,
+        "code of the models that servers send to clients, as differences from a model that the clients have: none, "
+        "fp16, int8 or int4",
+        choices=CODES,
+    )
+
     @property
     def with_clients(self) -> dict[str, str]:
         """The codes that a client and its server must share, except ``none``."""
-        return {} if self.updates == NONE else {"updates": self.updates}
+        codes = {"updates": self.updates, "models": self.models}
+        return {key: code for key, code in codes.items() if code != NONE}
 
     @property
     def on(self) -> bool:
         """Whether any vector is coded."""
-        return self.updates != NONE
+        return bool(self.with_clients)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from spyker.compression.block_codec import NONE
 from spyker.protocol.client_coder import ClientCoder
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
@@ -25,7 +27,13 @@ class Client:
         self.step = 0
         self.received: Model | None = None
         self.coder: ClientCoder | None = None
-        """Codes updates; ``None``: vectors are not compressed."""
+        """Decodes models and codes updates; ``None``: vectors are not compressed."""
+
+    @property
+    def kinds(self) -> list[type[ServerMessage]]:
+        """Message classes that arrive, coded or not."""
+        code = NONE if self.coder is None else self.coder.settings.models
+        return list(with_coded(self.receives, code).values())
 
     @property
     def ready(self) -> bool:
@@ -34,6 +42,8 @@ class Client:
 
     def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
+        if self.coder is not None:
+            message = self.coder.decode(message)
         assert isinstance(message, Model)
         self.received = message
         step, self.step = self.step, self.step + 1

@@ -1,7 +1,8 @@
 """Messages whose vectors are coded, derived from the declarations of messages.
 
 ``coded_kind(Update, "int8")`` is a subclass of :class:`~spyker.protocol.messages.Update` whose fields of the type
-``Vector`` are declared as coded vectors. So its encoding on the wire and in checkpoints, its size in the emulator and
+``Vector`` are declared as coded vectors; a coded :class:`~spyker.protocol.messages.Model` has further fields, because
+it is a difference. So its encoding on the wire and in checkpoints, its size in the emulator and
 its validation follow from its declaration, as those of every message do. Servers and clients code what they send and
 decode what they receive (:mod:`~spyker.protocol.server_coder`, :mod:`~spyker.protocol.client_coder`); drivers see coded
 messages, algorithms never do.
@@ -17,10 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spyker.compression.block_codec import CODES, NONE
-from spyker.protocol.codec import SINGLE, CodedAs, schema_of
-from spyker.protocol.messages import BootstrapState, Message
+from spyker.protocol.codec import SINGLE, CodedAs, MaxLength, schema_of
+from spyker.protocol.messages import BootstrapState, Message, Model, Whole
+from spyker.protocol.public_model import MOST_CODED
 
 M = TypeVar("M", bound=Message)
+MODEL_FIELDS: list[Any] = [
+    ("public_base", Whole, dataclasses.field(kw_only=True)),
+    ("public_number", Whole, dataclasses.field(kw_only=True)),
+    ("public", Annotated[npt.NDArray[np.float32], MaxLength(None)], dataclasses.field(kw_only=True)),
+]
+"""Further fields of coded models: those of :class:`~spyker.protocol.public_model.Difference`."""
 _CODED: dict[tuple[type[Message], str], type[Message]] = {}  # by class and code
 _PLAIN: dict[type[Message], type[Message]] = {}  # by coded class
 
@@ -43,7 +51,10 @@ def make_coded_kind(kind: type[Message], code: str) -> type[Message]:
     names = vector_fields(kind)
     if code == NONE or not names or issubclass(kind, BootstrapState):
         return kind
-    fields: list[Any] = [(name, Annotated[npt.NDArray[np.uint8], CodedAs(code)]) for name in names]
+    is_model = issubclass(kind, Model)
+    mark = CodedAs(code, MOST_CODED if is_model else None)
+    fields: list[Any] = [(name, Annotated[npt.NDArray[np.uint8], mark]) for name in names]
+    fields += MODEL_FIELDS if is_model else []
     made: type[Message] = dataclasses.make_dataclass(
         f"{kind.__name__}{code.title()}",
         fields,

@@ -1,13 +1,16 @@
-"""The server's side of compression: it decodes its clients' updates before they are filtered."""
+"""The server's side of compression: it codes models, and decodes updates before they are filtered."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple, TypeVar, cast
 
+from spyker.compression.block_codec import NONE, UncodableError
 from spyker.compression.settings import CompressionSettings
 from spyker.protocol.codec import CodedAs, Sizes, schema_of
-from spyker.protocol.coded_messages import convert, plain_kind
+from spyker.protocol.coded_messages import coded_kind, convert, plain_kind
 from spyker.protocol.messages import ClientMessage, Join, Leave, Message, Model, PeerMessage
+from spyker.protocol.public_model import PublicModel
 from spyker.vectors import Vector
 
 M = TypeVar("M", bound=Message)
@@ -17,6 +20,8 @@ class SentTask(NamedTuple):
     """The last task of a client, until its update arrives."""
 
     version: int
+    number: int
+    """Number of the public model that the client has if it gets the task; 0: none."""
     model: Vector | None
     """What the client trains, if its update is coded as the difference from it."""
 
@@ -24,24 +29,37 @@ class SentTask(NamedTuple):
 class ServerCoder:
     """Codes what one server sends, and decodes what it receives.
 
-    Nothing of it is part of a checkpoint. After a restart, an update that is the difference from a model which the
-    server has lost counts as the difference from its current model.
+    Nothing of it is part of a checkpoint. After a restart, clients are sent the public model in full, and an update
+    that is the difference from a model which the server has lost counts as the difference from its current model.
     """
 
     def __init__(self, settings: CompressionSettings, sizes: Sizes, *, difference: bool) -> None:
         """``difference`` says whether the clients' updates are differences anyway."""
         self.settings, self.sizes = settings, sizes
-        self._origins = settings.updates != "none" and not difference
+        self.public = PublicModel(settings.models, sizes)
+        self._origins = settings.updates != NONE and not difference
         self._tasks: dict[int, SentTask] = {}
+        self._known: dict[int, int] = {}  # number of the public model that a client is known to have
 
     def forget(self, client: int) -> None:
-        """Note that a client may have lost its task."""
+        """Note that a client may have lost its task and its public model."""
         self._tasks.pop(client, None)
+        self._known.pop(client, None)
 
     def encode_model(self, client: int, message: Model) -> tuple[Model, Vector]:
         """Return the message to be sent to a client, and the model that it will train."""
-        self._tasks[client] = SentTask(message.version, message.weights if self._origins else None)
-        return message, message.weights
+        sent, model, number = message, message.weights, 0
+        kind = coded_kind(type(message), self.settings.models)
+        if kind is not type(message):
+            known = 0 if client in self._tasks else self._known.get(client, 0)
+            clients = len(self._known.keys() | self._tasks.keys())
+            with contextlib.suppress(UncodableError):
+                difference, model = self.public.tell(message.weights, known, clients)
+                base, number, public, coded = difference
+                fields = {"public_base": base, "public_number": number, "public": public}
+                sent = convert(message, kind, weights=coded, **fields)
+        self._tasks[client] = SentTask(message.version, number, model if self._origins else None)
+        return sent, model
 
     def decode(self, sender: int, message: ClientMessage | PeerMessage, current: Vector) -> ClientMessage | PeerMessage:
         """Return a message with decoded vectors; ``current`` is the server's model."""
@@ -51,9 +69,11 @@ class ServerCoder:
                 self.forget(sender)
                 return message
             task = self._tasks.pop(sender, None)
+            answered = task is not None and task.version == getattr(message, "version", None)
+            if task is not None:
+                self._known[sender] = task.number if answered else 0
             if self._origins:
-                answers = task is not None and task.version == getattr(message, "version", None)
-                origin = task.model if task is not None and answers else current
+                origin = task.model if task is not None and answered else current
         return decoded(message, self.sizes, origin)
 
 
