@@ -168,7 +168,7 @@ class ExchangingServer(MaskedServer):
         self.publish()
         data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
         weights, momentum, clients = self.consensus.begin_exchange(bid), self.momentum.snapshot(), len(self.sizes)
-        snapshot = ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients))
+        snapshot = self.as_sent(ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients)))
         recent = {b: s for b, s in self.exchange_models.items() if b > bid - REMEMBERED}
         self.exchange_models = recent | {bid: snapshot}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version

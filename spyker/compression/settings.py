@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spyker.compression.block_codec import CODES, NONE
+from spyker.compression.block_codec import CODES, FP16, INT8, NONE
 from spyker.parameters import parameter
+
+EXCHANGED = (NONE, FP16, INT8)  # int4 costs accuracy where whole models are coded, not differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,12 @@ class CompressionSettings:
         choices=CODES,
     )
 
+    exchanges: str = parameter(
+        NONE,
+        "code of the models and momenta that servers send to each other: none, fp16 or int8",
+        choices=EXCHANGED,
+    )
+
     @property
     def with_clients(self) -> dict[str, str]:
         """The codes that a client and its server must share, except ``none``."""
@@ -35,4 +43,4 @@ class CompressionSettings:
     @property
     def on(self) -> bool:
         """Whether any vector is coded."""
-        return bool(self.with_clients)
+        return bool(self.with_clients) or self.exchanges != NONE

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spyker.compression.block_codec import NONE
 from spyker.config.scenario import CLIENTS, Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
@@ -260,7 +261,9 @@ def learning_digest(scenario: Scenario) -> bytes:
 
 def deployment_digest(scenario: Scenario) -> bytes:
     """Return a digest of the settings that all servers must share."""
-    return digest([learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)])
+    agreed = [learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)]
+    code = scenario.compression.exchanges
+    return digest(agreed if code == NONE else [*agreed, code])
 
 
 def digest(value: object) -> bytes:

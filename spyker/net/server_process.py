@@ -239,7 +239,10 @@ class ServerProcess(ServerParts):
     def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
         masking = MASKING_MESSAGES if self.config.scenario.privacy.masking else ()
-        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap, *masking)
+        between = with_coded(
+            chosen.between(sender, receiver, self.sizes.servers), self.config.scenario.compression.exchanges
+        )
+        return (*between.values(), chosen.bootstrap, *masking)
 
     def _address(self, view: View, j: int) -> str | None:
         """Return a server's address: from the view, or from this machine's configuration."""

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,8 @@ from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.robust.update_filter import FilterParameters, UpdateFilter
 from spyker.vectors import Mix, Vector, mix
+
+P = TypeVar("P", bound=PeerMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +325,14 @@ class Server(FilteredClients):
         """Code vectors, and tell the filter which models clients train."""
         if not self._edits_actions:
             return actions
-        return [self._given(action) if isinstance(action, ToClient) else action for action in actions]
+        return [self._encoded(action) for action in actions]
 
-    def _given(self, action: ToClient) -> ToClient:
-        k, model = action.client, action.message
-        if not isinstance(model, Model):
+    def _encoded(self, action: Action) -> Action:
+        if isinstance(action, ToServer) and isinstance(action.message, PeerMessage) and self._coder is not None:
+            return ToServer(action.server, self._coder.encode_peer(action.message))
+        if not (isinstance(action, ToClient) and isinstance(action.message, Model)):
             return action
+        k, model = action.client, action.message
         weights = model.weights
         if self._coder is not None:
             model, weights = self._coder.encode_model(k, model)
@@ -440,6 +444,10 @@ class Server(FilteredClients):
     def send_all_servers(self, message: PeerMessage) -> None:
         """Send a message to all other servers that have clients, in ring order."""
         self._actions.extend(ToServer(j, message) for j in self.ring if j != self.id)
+
+    def as_sent(self, message: P) -> P:
+        """Return a message to other servers as they will decode it, for what must be the same on all servers."""
+        return message if self._coder is None else self._coder.as_sent(message)
 
     def record(self, fact: Fact) -> None:
         """Write a fact to the run record."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple, TypeVar, cast
 
-from spyker.compression.block_codec import NONE, UncodableError
+from spyker.compression.block_codec import NONE, UncodableError, encode
 from spyker.compression.settings import CompressionSettings
 from spyker.protocol.codec import CodedAs, Sizes, schema_of
-from spyker.protocol.coded_messages import coded_kind, convert, plain_kind
+from spyker.protocol.coded_messages import coded_kind, convert, plain_kind, vector_fields
 from spyker.protocol.messages import ClientMessage, Join, Leave, Message, Model, PeerMessage
 from spyker.protocol.public_model import PublicModel
 from spyker.vectors import Vector
 
 M = TypeVar("M", bound=Message)
+P = TypeVar("P", bound=PeerMessage)
 
 
 class SentTask(NamedTuple):
@@ -40,6 +41,7 @@ class ServerCoder:
         self._origins = settings.updates != NONE and not difference
         self._tasks: dict[int, SentTask] = {}
         self._known: dict[int, int] = {}  # number of the public model that a client is known to have
+        self._exchanged: dict[type[PeerMessage], tuple[PeerMessage, PeerMessage, PeerMessage]] = {}
 
     def forget(self, client: int) -> None:
         """Note that a client may have lost its task and its public model."""
@@ -60,6 +62,33 @@ class ServerCoder:
                 sent = convert(message, kind, weights=coded, **fields)
         self._tasks[client] = SentTask(message.version, number, model if self._origins else None)
         return sent, model
+
+    def as_sent(self, message: P) -> P:
+        """Return a message to other servers as they will decode it; the same object is sent as these bytes."""
+        return cast(P, self._coded(message)[1])
+
+    def encode_peer(self, message: PeerMessage) -> PeerMessage:
+        """Return the message to be sent to another server."""
+        return self._coded(message)[2]
+
+    def _coded(self, message: PeerMessage) -> tuple[PeerMessage, PeerMessage, PeerMessage]:
+        """Return a message, as receivers decode it, and coded. The last one of each class is coded once."""
+        kind = coded_kind(type(message), self.settings.exchanges)
+        found = self._exchanged.get(kind)
+        if found is not None and (found[0] is message or found[1] is message):
+            return found
+        if kind is type(message):
+            return message, message, message
+        try:
+            vectors = {
+                name: encode(getattr(message, name), self.settings.exchanges, self.sizes.buffers)
+                for name in vector_fields(type(message))
+            }
+        except UncodableError:
+            return message, message, message
+        coded = convert(message, kind, **vectors)
+        self._exchanged[kind] = message, decoded(coded, self.sizes), coded
+        return self._exchanged[kind]
 
     def decode(self, sender: int, message: ClientMessage | PeerMessage, current: Vector) -> ClientMessage | PeerMessage:
         """Return a message with decoded vectors; ``current`` is the server's model."""

@@ -11,10 +11,10 @@ from spyker.compression.block_codec import NONE, decode
 from spyker.compression.settings import CompressionSettings
 from spyker.protocol.client import Client, DeltaClient
 from spyker.protocol.client_coder import ClientCoder
-from spyker.protocol.codec import MalformedMessage, Sizes, as_json, encode, expected, lengths
+from spyker.protocol.codec import MalformedMessage, Sizes, as_json, encode, expected, lengths, schema_of
 from spyker.protocol.codec import decode as decode_message
 from spyker.protocol.coded_messages import coded_kind
-from spyker.protocol.messages import Model, ModelBootstrap, ToClient, Token, ToServer, Update
+from spyker.protocol.messages import Model, ModelBootstrap, PeerModel, ToClient, Token, ToServer, Update
 from spyker.protocol.server import Server, Setup
 from spyker.vectors import Vector
 
@@ -114,3 +114,62 @@ def test_an_update_for_a_task_that_a_restarted_server_does_not_know_is_added_to_
     there.handle(0, update)
     moved = there.weights.snapshot() - before
     assert moved == pytest.approx(0.6 * decode(update.weights, "int8", SIZE), rel=1e-3, abs=1e-5)
+
+
+def exchanging(algorithm: str, servers: int = 3, code: str = "int8") -> list[Any]:
+    chosen = ALGORITHMS[algorithm]
+    parameters = chosen.Parameters()
+    setup = Setup(servers, 2 * servers, normal(), 0.1, parameters, compression=CompressionSettings(exchanges=code))
+    return [chosen.create(i, setup, {2 * i: 10, 2 * i + 1: 10}) for i in range(servers)]
+
+
+def set_apart(servers: list[Any]) -> list[Vector]:
+    """Give the servers models of their own."""
+    models = [np.random.default_rng(9 + i).normal(size=SIZE).astype(np.float32) for i in range(len(servers))]
+    for server, model in zip(servers, models, strict=True):
+        server.weights.replace(model)
+        if hasattr(server, "consensus"):
+            server.consensus.replace(model)
+    return models
+
+
+def deliver(servers: list[Any], sender: int, actions: Any) -> None:
+    """Deliver messages between servers until there are none."""
+    queue = [(sender, action) for action in actions]
+    while queue:
+        i, action = queue.pop(0)
+        if isinstance(action, ToServer):
+            assert not schema_of(type(action.message)).arrays or "int8" in action.message.kind
+            queue += [(action.server, each) for each in servers[action.server].handle(i, action.message)]
+
+
+def test_servers_of_stride_keep_their_weighted_mean_when_models_are_rounded() -> None:
+    servers = exchanging("stride")
+    before = np.mean(set_apart(servers), axis=0)
+    servers[0].start_exchange(1)
+    deliver(servers, 0, servers[0]._taken())
+    models = [server.weights.snapshot() for server in servers]
+    assert np.mean(models, axis=0) == pytest.approx(before, abs=1e-5)
+    assert max(np.abs(model - models[0]).max() for model in models) < 0.06, "they have exchanged models"
+
+
+def test_servers_of_sync_spyker_have_the_same_bytes_after_a_synchronisation() -> None:
+    servers = exchanging("sync-spyker")
+    set_apart(servers)
+    servers[0].begin(1)
+    deliver(servers, 0, servers[0]._taken())
+    assert len({server.weights.snapshot().tobytes() for server in servers}) == 1
+
+
+def test_a_message_to_several_servers_is_coded_once() -> None:
+    servers = exchanging("spyker")
+    servers[0].broadcast(1)
+    first, second = (action.message for action in servers[0]._taken())
+    assert first is second
+
+
+def test_a_peer_model_that_is_not_finite_is_sent_as_it_is() -> None:
+    servers = exchanging("spyker")
+    servers[0].weights.replace(np.full(SIZE, np.inf, np.float32))
+    servers[0].broadcast(1)
+    assert [type(action.message) for action in servers[0]._taken()] == [PeerModel, PeerModel]
