@@ -1,4 +1,4 @@
-"""Inject faults into simulated deployments, from seeds, and check what must hold.
+"""Inject faults into simulated deployments, from seeds, and check invariants.
 
     python -m chaos [--seeds A-B] [--minutes M] [--workers N] [--quiet]
 
@@ -26,12 +26,12 @@ def main(argv: list[str]) -> int:
     """Run a campaign and return its exit code."""
     parser = Parser(
         prog="python -m chaos",
-        description="From each seed follow a deployment of whole server processes and what happens to it: crashes, "
+        description="Each seed determines a deployment of whole server processes and its faults: crashes, "
         "lost and damaged disks, partitions, stopped and slow processes, replacement, removal, copies. Stops at the "
         "first violation.",
     )
-    parser.add_argument("--seeds", metavar="A-B", help="from A up to B, or a single one; default: from 1 on")
-    parser.add_argument("--minutes", type=above_zero, metavar="M", help="end after so long")
+    parser.add_argument("--seeds", metavar="A-B", help="from A to B, or a single one; default: from 1 without end")
+    parser.add_argument("--minutes", type=above_zero, metavar="M", help="end after this many minutes")
     parser.add_argument("--workers", type=count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     examples(
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         "python -m chaos  # until it fails, or Ctrl-C",
         "python -m chaos --seeds 1-10000",
         "python -m chaos --minutes 30",
-        "python -m chaos --seeds 4711  # once more, with what happened",
+        "python -m chaos --seeds 4711  # repeat one seed and print its faults",
     )
     try:
         return run(parser.parse_args(argv))
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Go through seeds, and say what failed."""
+    """Run seeds, and print a violation."""
     seeds, single = read_seeds(args.seeds)
     if single is not None:
         chosen = fault_plan(single)
@@ -85,19 +85,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def seeds_of(count: int) -> str:
-    """So many, in words."""
+    """Return a number of seeds as text."""
     return "1 seed" if count == 1 else f"{count:,} seeds"
 
 
 class Progress:
-    """Tells how far it is: on one line of a terminal, or in a line each minute."""
+    """Shows the progress: on one line of a terminal, or in a line each minute."""
 
     def __init__(self, total: int | None, *, quiet: bool) -> None:
         self.total, self.quiet, self.terminal = total, quiet, sys.stderr.isatty()
         self.began = self.last = time.monotonic()
 
     def tell(self, count: int, events: int) -> None:
-        """So much is done."""
+        """Show the number of finished seeds and events."""
         now = time.monotonic()
         if self.quiet or now - self.last < (2 if self.terminal else 60):
             return
@@ -110,13 +110,13 @@ class Progress:
         print(f"{start}{said}", end=end, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """What follows begins on a line of its own."""
+        """End the line of the progress."""
         if self.terminal and not self.quiet:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def read_seeds(text: str | None) -> tuple[Iterable[int], int | None]:
-    """``1-200``, or ``7``."""
+    """Parse ``1-200`` or ``7``."""
     if text is None:
         return itertools.count(1), None
     first, dash, last = text.partition("-")

@@ -1,6 +1,6 @@
-"""Clients that claim far more data than they have, or that skip training and answer at once, from the start to the end.
+"""Clients that claim far more data than they have, or that skip training and answer at once, during the whole run.
 
-One seed in ten has them. They are drawn apart from all other faults, so that these stay what they are.
+One seed in ten has them. They use a random generator of their own, so that all other faults stay the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spyker.robust.update_filter import ALWAYS, FilterParameters
 SEEDS, CHOSEN = 10, 5  # every tenth seed, those that end in this digit
 CLIENTS = 4  # of each server: enough to compare clients with
 CLAIMED = 1 << 31
-MOST_UPDATES, FIRST_UPDATES = 15.0, 40  # times the median of the clients of a server, and this many more
+MOST_UPDATES, FIRST_UPDATES = 15.0, 40  # multiple of the median of a server's clients, plus this many
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def attackers(seed: int, servers: int) -> Attackers | None:
 
 
 def outweighed(server: Any) -> str:
-    """Return what is wrong with the sizes that count at a server; nothing if all is well."""
+    """Return a violation if a client has too much weight at a server; otherwise an empty text."""
     sizes: Mapping[int, int] = getattr(server, "sizes", {})
     if server.update_filter.on and len(sizes) >= 2:
         k = max(sizes, key=sizes.__getitem__)
@@ -59,7 +59,7 @@ def outweighed(server: Any) -> str:
 
 
 def flooded(applied: Mapping[tuple[int, int], int]) -> str:
-    """Return which client's updates were applied too often, by server and client; nothing if all is well."""
+    """Return a violation if too many updates of a client were applied; otherwise an empty text."""
     for server in sorted({i for i, _ in applied}):
         counts = Counter({k: n for (i, k), n in applied.items() if i == server})
         (k, most), *_ = counts.most_common(1)

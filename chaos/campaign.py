@@ -1,4 +1,4 @@
-"""Many seeds on all cores, until one fails; and that one with as few faults as possible."""
+"""Campaigns: run many seeds on all cores until one fails, and shrink its plan to few faults."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from chaos.checks import Checks, ViolationError
-from chaos.fault_plan import FULL_LATELY, Fault, FaultPlan, fault_plan
-from chaos.faulty_cluster import make_world
+from chaos.fault_plan import FULL_RECOVERY, Fault, FaultPlan, fault_plan
+from chaos.faulty_cluster import make_cluster
 from spyker.sim.clock import StopRequest
 
 
 class SeedVerdict(NamedTuple):
-    """How a plan ended."""
+    """The outcome of a plan."""
 
     seed: int
     violation: str
-    """Nothing: all is well."""
+    """The violated invariant; empty: none."""
     events: int
     epochs: int
 
 
 def run_plan(chosen: FaultPlan) -> SeedVerdict:
-    """Run a plan under the checkers."""
+    """Run a plan with all checkers."""
     checks = Checks()
-    world = make_world(chosen, checks.fact)
-    checks.begin(world, chosen.end - chosen.lately)
+    world = make_cluster(chosen, checks.fact)
+    checks.begin(world, chosen.end - chosen.recovery_seconds)
     for fault in chosen.faults:
-        world.schedule(fault.t, world.strike, fault)
-    world.schedule(chosen.last + 0.5, world.mend)
+        world.schedule(fault.t, world.inject, fault)
+    world.schedule(chosen.last + 0.5, world.end_faults)
     if chosen.full is not None:
-        world.schedule(chosen.end, checks.fill_a_disk, chosen.full, chosen.until - FULL_LATELY)
+        world.schedule(chosen.end, checks.fill_a_disk, chosen.full, chosen.until - FULL_RECOVERY)
     violation = ""
     try:
         world.start()
@@ -53,30 +53,30 @@ def run_seed(seed: int) -> SeedVerdict:
 
 
 def campaign(seeds: Iterable[int], workers: int, seconds: float | None = None) -> Iterator[SeedVerdict]:
-    """The verdicts on seeds, in their order, until one fails or the time is up."""
+    """Yield the verdicts on seeds in their order, until one fails or the time is over."""
     began = time.monotonic()
 
-    def late() -> bool:
+    def timed_out() -> bool:
         return seconds is not None and time.monotonic() - began > seconds
 
     if workers == 1:
         for seed in seeds:
             verdict = run_seed(seed)
             yield verdict
-            if verdict.violation or late():
+            if verdict.violation or timed_out():
                 return
         return
-    deaf = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever reads the verdicts
-    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, deaf) as pool:
+    ignore_ctrl_c = (signal.SIGINT, signal.SIG_IGN)  # the parent handles it
+    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, ignore_ctrl_c) as pool:
         for verdict in pool.imap(run_seed, seeds, chunksize=4):
             yield verdict
-            if verdict.violation or late():
+            if verdict.violation or timed_out():
                 pool.terminate()
                 return
 
 
 def shrink(failing: FaultPlan, fails: Callable[[FaultPlan], bool] | None = None) -> FaultPlan:
-    """The same failure, or another, with fewer faults: those that can be left out are."""
+    """Return the plan without the faults that are not needed for a violation, the same or another."""
     fails = fails or (lambda candidate: bool(run_plan(candidate).violation))
     faults: Sequence[Fault] = failing.faults
     size = max(1, len(faults) // 2)

@@ -1,4 +1,4 @@
-"""What must hold, whatever happens; and what must hold again some time after the last blow."""
+"""Checkers: invariants that hold at all times, and recovery some time after the last fault."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from spyker.records import Fact
 from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
 
-EVERY = 0.25  # virtual seconds between two looks at everything
+EVERY = 0.25  # virtual seconds between two checks of all servers
 MOST_EPOCHS = 1000
-MOST_POSTED, MOST_WISHES, MOST_WAITING = 8, 16, 500
-RARELY = 2.5  # between two looks at all answers that count anywhere
-APART = 8.0  # how far apart models may be in the end; optima of clients are up to 5 apart, and momentum adds to it
+MOST_ENTRIES, MOST_PROPOSALS, MOST_WAITING = 8, 16, 500
+UPDATES_EVERY = 2.5  # virtual seconds between two checks of all applied updates
+MAX_DISTANCE = 8.0  # of two final models; optima of clients are up to 5 apart, and momentum adds to it
 
 
 class ViolationError(Exception):
-    """Something that must hold does not."""
+    """An invariant is violated."""
 
 
 class Timeline:
-    """The answers that are in the state of one server, in the order in which they were handled."""
+    """The client updates in the state of one server, in the order in which they were handled."""
 
     def __init__(self) -> None:
         self.handled: list[int] = []
-        self.visible = 0  # up to here they are in the checkpoint that the next process would find
-        self.durable = 0  # and up to here in one that survives a power cut
+        self.visible = 0  # how many of them the checkpoint holds that the next process would read
+        self.durable = 0  # how many of them a checkpoint holds that survives a power cut
         self.saved_version = 0
 
 
 class CheckedProcess(SimProcess):
-    """Tells the checkers what is handled and what is saved."""
+    """A simulated process that reports handled updates and saved checkpoints to the checkers."""
 
     watch: Checks
     version: int | None = None
-    """The last one that it has stated."""
+    """Version in the last fact of this process."""
     began_new = False
-    """Whether it was looked at since it was given a model."""
+    """Whether the model was checked that this process started from."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.begun: list[int] = []  # exchanges that it has started, and that are not on its disk
+        self.begun: list[int] = []  # exchanges that it has started and not saved
 
     @property
     def timeline(self) -> Timeline:
-        """What belongs to the state on its disk. A copy of the disk, or what begins there anew, has its own."""
+        """The timeline of its disk and lineage. A copy of the disk and a new lineage have timelines of their own."""
         return self.watch.timelines[self.disk, self.disk.lineage]
 
     def _handle(self) -> None:
@@ -76,7 +76,7 @@ class CheckedProcess(SimProcess):
         super()._handle()
 
     def save(self, checkpoint: SaveCheckpoint) -> None:
-        """Remember what a checkpoint will hold."""
+        """Note which updates and exchanges a checkpoint will hold."""
         self._mark = len(self.timeline.handled), checkpoint.numbers["server"]["version"]
         self._exchanges = list(self.begun)
         super().save(checkpoint)
@@ -91,11 +91,11 @@ class CheckedProcess(SimProcess):
             self.timeline.durable, self.timeline.saved_version = self._mark
             del self.begun[: len(self._exchanges)]
             self.watch.started(self.node.id, self._exchanges)
-        super()._sync()  # which may begin the next checkpoint, with other marks
+        super()._sync()  # this may begin the next checkpoint, with other marks
 
 
 def process_cannot_save(world: FaultyCluster, server: int) -> bool:
-    """Return whether all servers that know it say so."""
+    """Return whether the status of all servers that know a server shows that it cannot save."""
     for process in world.processors:
         if process.alive and process.node.server is not None:
             states = {member.server: member.state for member in process.node.status(process.now()).members}
@@ -105,42 +105,42 @@ def process_cannot_save(world: FaultyCluster, server: int) -> bool:
 
 
 class Checks:
-    """Watches one world."""
+    """Observes one cluster."""
 
     def __init__(self) -> None:
         self.timelines: dict[tuple[SimDisk, str], Timeline] = defaultdict(Timeline)
-        self.answers: dict[int, Update] = {}  # kept, so that none is taken for another
+        self.handled_updates: dict[int, Update] = {}  # by id; the references keep ids unique
         self.tokens: dict[int, int] = {}  # by bid, the server that had the token first
-        self.syncs: dict[int, int] = {}  # by bid, who started it
-        self.known: set[int] = set()  # bids of exchanges that some model was merged in
+        self.syncs: dict[int, int] = {}  # by bid, the server that started the exchange
+        self.known: set[int] = set()  # bids of exchanges in which a model was merged
         self.latest_sync = 0.0
         self.merged: dict[tuple[int, int], float] = {}
-        self.applied: dict[int, float] = {}  # by server, when it last applied an update
-        self.proofs: list[ViewProof] = []  # of lists, those that were looked at
-        self.counts: Counter[tuple[int, int]] = Counter()  # of updates that were applied, by server and client
-        self.epochs: dict[int, Any] = {}  # by number, the list of servers
+        self.applied: dict[int, float] = {}  # by server, the time of its last applied update
+        self.proofs: list[ViewProof] = []  # that were checked
+        self.counts: Counter[tuple[int, int]] = Counter()  # applied updates by server and client
+        self.epochs: dict[int, Any] = {}  # the view of each epoch
         self.world: FaultyCluster
-        self.lately = 0.0  # from when on everybody must take part again
-        self.full: int | None = None  # the server whose disk is full in the end
-        self.updates: dict[int, tuple[int, PendingTask, str]] = {}  # of clients, with the lineage of their server
-        self.unreliable: set[int] = set()  # clients that were hostile at some time
+        self.active_since = 0.0  # time since which every server must have applied updates and exchanged models
+        self.full: int | None = None  # the server whose disk is full at the end
+        self.updates: dict[int, tuple[int, PendingTask, str]] = {}  # with client and lineage of the server
+        self.unreliable: set[int] = set()  # clients that were hostile
 
-    def begin(self, world: FaultyCluster, lately: float) -> None:
-        """Watch a world that has not begun; from ``lately`` on everybody must take part."""
-        self.world, self.lately = world, lately
+    def begin(self, world: FaultyCluster, active_since: float) -> None:
+        """Observe a cluster that has not started; every server must be active after ``active_since``."""
+        self.world, self.active_since = world, active_since
         watch = self
 
-        class Watched(CheckedProcess):
+        class WatchedProcess(CheckedProcess):
             pass
 
-        Watched.watch = watch
-        world.process_kind = Watched
-        world.watched = self
-        world.schedule(EVERY, self.look)
-        world.schedule(RARELY, self.look_at_answers)
+        WatchedProcess.watch = watch
+        world.process_kind = WatchedProcess
+        world.checks = self
+        world.schedule(EVERY, self.check_all)
+        world.schedule(UPDATES_EVERY, self.check_updates_count_once)
 
     def fact(self, t: float, fact: Fact, queue: int | None) -> None:
-        """A fact was stated."""
+        """Check a fact."""
         match fact:
             case TokenArrived():
                 first = self.tokens.setdefault(fact.bid, fact.server)
@@ -164,32 +164,32 @@ class Checks:
                 self.known.add(fact.bid)
 
     def _may_have_two_processes(self, server: int) -> bool:
-        """Return whether somebody has used a key, state or certificate of a server in a second place."""
+        """Return whether a fault has used the key, state or certificate of a server a second time."""
         world = self.world
-        copied = any(lineage.partition(".")[0] == str(server) for lineage in world.spoilt)
-        return copied or server in world._gone or any(liar.server == server for liar in world.liars)
+        copied = any(lineage.partition(".")[0] == str(server) for lineage in world.tampered)
+        return copied or server in world._removed or any(liar.server == server for liar in world.attackers)
 
     def _started(self, t: float, fact: SyncStarted) -> None:
         self.latest_sync = t
         if self.world.processors[fact.server].server.uses_token:
-            self._look_at_tokens()
+            self._check_tokens()
 
     def started(self, server: int, exchanges: Sequence[int]) -> None:
-        """A server has these on its disk. Of what is not there nobody was told, and a crash takes it back."""
+        """Check the exchanges that a server has saved. No other server knows of unsaved ones, which a crash undoes."""
         if self.world.processors[server].server.uses_token:
             for bid in exchanges:
                 first = self.syncs.setdefault(bid, server)
                 if first != server:
                     self._fail(f"servers {first} and {server} both started exchange {bid}")
 
-    def _look_at_tokens(self) -> None:
+    def _check_tokens(self) -> None:
         alive = [p for p in self.world.processors if p.alive]
         able = [p.node.id for p in alive if p.server.has_token and p.node.may_lead(p.now())]
         if len(able) > 1:
             self._fail(f"servers {able} have a token and may use it")
 
     def written(self, process: CheckedProcess, fact: Fact) -> None:
-        """A process states a fact. Its versions go on from the one that it began with, one by one."""
+        """Check a fact of a process: versions rise one by one from the one that it started with."""
         if isinstance(fact, SyncStarted):
             process.begun.append(fact.bid)
         if isinstance(fact, UpdateApplied):
@@ -199,37 +199,37 @@ class Checks:
             process.version = fact.version
 
     def stopping(self, process: CheckedProcess, why: str, *, anew: bool) -> None:
-        """A process must not go on. Only one whose state was tampered with may have to give it up."""
-        if anew and process.node.membership.lineage not in self.world.spoilt:
-            self._fail(f"server {process.node.id} must give up a state that nobody has tampered with: {why}")
+        """Check why a process stops: it may drop its state only if that was tampered with."""
+        if anew and process.node.membership.lineage not in self.world.tampered:
+            self._fail(f"server {process.node.id} must drop a state that was not tampered with: {why}")
         i, lineage, world = process.node.id, process.node.membership.lineage, self.world
-        if i not in world._gone and lineage not in world.spoilt and lineage == world.disks[i].lineage:
-            self._fail(f"server {i} was stopped by what somebody said: {why}")
+        if i not in world._removed and lineage not in world.tampered and lineage == world.disks[i].lineage:
+            self._fail(f"server {i} was stopped by a message of another: {why}")
 
-    def handled(self, process: CheckedProcess, answer: Update) -> None:
-        """A server handles a client's answer."""
-        self.answers[id(answer)] = answer
-        if id(answer) in process.timeline.handled:
-            self._fail(f"server {process.node.id} handles an answer twice")
-        process.timeline.handled.append(id(answer))
+    def handled(self, process: CheckedProcess, update: Update) -> None:
+        """Check that a server handles a client's update once."""
+        self.handled_updates[id(update)] = update
+        if id(update) in process.timeline.handled:
+            self._fail(f"server {process.node.id} handles an update twice")
+        process.timeline.handled.append(id(update))
 
     def resumed(self, process: CheckedProcess) -> None:
-        """A process goes on from a checkpoint: what was not saved is gone, and nothing else."""
+        """Check a process that resumed from a checkpoint: only unsaved updates are lost."""
         timeline = process.timeline
-        timeline.durable = timeline.visible  # a process syncs what it starts from
+        timeline.durable = timeline.visible  # a process syncs the checkpoint that it resumes from
         del timeline.handled[timeline.durable :]
-        process._mark = len(timeline.handled), process.server.version  # of its first checkpoint, which is under way
+        process._mark = len(timeline.handled), process.server.version  # of its first checkpoint, which is being written
         if process.server.version < timeline.saved_version:
             self._fail(
                 f"server {process.node.id} saved version {timeline.saved_version} and has {process.server.version}"
             )
 
     def restored(self, server: int) -> None:
-        """A backup was put in a disk's place. What nobody but the disk knew of has never been."""
+        """Forget the exchanges that only the state knew of that a backup has replaced."""
         self.syncs = {bid: who for bid, who in self.syncs.items() if who != server or bid in self.known}
 
     def copied(self, first: CheckedProcess, second: CheckedProcess) -> None:
-        """A second process goes on from what a first one has saved. From here on, each is responsible for itself."""
+        """Give a second process, started from a copy of a disk, a timeline of its own."""
         before, after = first.timeline, second.timeline
         after.handled, after.saved_version = before.handled[: before.visible], before.saved_version
         after.visible = after.durable = before.visible
@@ -238,70 +238,70 @@ class Checks:
     # --- Updates of clients ------------------------------------------------------------------------------------------
 
     def trained(self, client: int, task: PendingTask, lineage: str) -> None:
-        """A client has an update for a server with this state."""
+        """Note a client's update for a server with this lineage."""
         self.updates[id(task.answer)] = client, task, lineage
 
     def left(self, client: int) -> None:
-        """A client is gone, with the updates that it has kept."""
+        """Forget the updates of a client that has left."""
         self.updates = {key: update for key, update in self.updates.items() if update[0] != client}
 
     def distrusted(self, client: int) -> None:
-        """A client's updates are replaced by others from now on, and may be rejected."""
+        """Note a hostile client: its updates may be rejected."""
         self.unreliable.add(client)
 
     def lost_power(self, disk: SimDisk) -> None:
-        """What a disk had not synced is gone."""
+        """Note that a disk has lost its unsynced writes."""
         timeline = self.timelines[disk, disk.lineage]
         timeline.visible = timeline.durable
 
-    def look_for_updates(self) -> None:
-        """Each update of a client that runs on is in the state of its server, or the client still keeps it.
+    def check_no_update_is_lost(self) -> None:
+        """Check that each update is in the state of its server or kept by its client, unless that client has left.
 
-        Exempt are updates for a state that is gone: of a server that was removed, or whose disk was lost or changed.
+        Exempt are updates for a lost state: of a server that was removed, or whose disk was lost or changed.
         """
         world = self.world
         kept = {id(task.answer) for pending in world.pending for task in pending.tasks}
         handled = {place: set(timeline.handled) for place, timeline in self.timelines.items()}
         for key, (client, task, lineage) in self.updates.items():
             i = task.place
-            gone = i in world._gone or world.disks[i].lineage != lineage or lineage in world.spoilt
+            gone = i in world._removed or world.disks[i].lineage != lineage or lineage in world.tampered
             if gone or key in kept or client in self.unreliable or world.excluded(client):
                 continue
             if key not in handled.get((world.disks[i], lineage), ()):
                 self._fail(f"an update of client {client} for server {i} is lost")
 
-    def look(self) -> None:
-        """Look at everything."""
+    def check_all(self) -> None:
+        """Check all running processes, and schedule the next check."""
         world = self.world
         for process in world.processors:
             if process.alive:
                 assert isinstance(process, CheckedProcess)
-                self._look_at(process)
-        self._look_at_tokens()
-        world.schedule(world.clock.now + EVERY, self.look)
+                self._check_process(process)
+        self._check_tokens()
+        world.schedule(world.clock.now + EVERY, self.check_all)
 
-    def look_at_answers(self) -> None:
-        """An answer counts at one server at most, whoever has turned to another one meanwhile."""
+    def check_updates_count_once(self) -> None:
+        """Check that no update was applied at two servers, also if its client has moved."""
         world = self.world
         seen: dict[int, int] = {}
         for i in world.places.servers:
-            for answer in self.timelines[world.disks[i], world.disks[i].lineage].handled:
-                if seen.setdefault(answer, i) != i:
-                    self._fail(f"an answer counts at server {seen[answer]} and at server {i}")
-        world.schedule(world.clock.now + RARELY, self.look_at_answers)
+            for update in self.timelines[world.disks[i], world.disks[i].lineage].handled:
+                if seen.setdefault(update, i) != i:
+                    self._fail(f"an update was applied at server {seen[update]} and at server {i}")
+        world.schedule(world.clock.now + UPDATES_EVERY, self.check_updates_count_once)
 
-    def _look_at(self, process: CheckedProcess) -> None:
+    def _check_process(self, process: CheckedProcess) -> None:
         node = process.node
         known = self.epochs.setdefault(node.view.epoch, node.view)
         if known != node.view:
-            self._fail(f"there are two lists of servers in epoch {node.view.epoch}")
+            self._fail(f"there are two views in epoch {node.view.epoch}")
         for proof in node.membership.chain.proofs:
-            self._look_at_proof(node.id, proof)
+            self._check_proof(node.id, proof)
         for j, box in node.outboxes.items():
-            if len(box.entries) > MOST_POSTED:
+            if len(box.entries) > MOST_ENTRIES:
                 self._fail(f"server {node.id} keeps {len(box.entries)} messages for server {j}")
-        if len(node.membership.proposals) > MOST_WISHES:
-            self._fail(f"server {node.id} has {len(node.membership.proposals)} wishes")
+        if len(node.membership.proposals) > MOST_PROPOSALS:
+            self._fail(f"server {node.id} has {len(node.membership.proposals)} proposals")
         if node.waiting > MOST_WAITING and process.backlog is None:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
         if wrong := outweighed(process.server):
@@ -316,8 +316,8 @@ class Checks:
                     f"server {node.id} began with a model of age {process.server.age:.1f} among {min(others):.1f}"
                 )
 
-    def _look_at_proof(self, server: int, proof: ViewProof) -> None:
-        """A majority of the voters has signed, each with a key that it has had."""
+    def _check_proof(self, server: int, proof: ViewProof) -> None:
+        """Check that a majority of the voters has signed, each with its own key."""
         if proof in self.proofs:
             return
         self.proofs.append(proof)
@@ -329,24 +329,24 @@ class Checks:
             if lineage.partition(".")[0] == str(j) and keys.verify(lineage, statement, vote.signature):
                 signed.append(j)
         if not proof.previous.majority(signed) or epoch != proof.previous.epoch + 1 or epoch > MOST_EPOCHS:
-            self._fail(f"server {server} follows a list of epoch {epoch} that no majority has signed")
+            self._fail(f"server {server} follows a view of epoch {epoch} that no majority has signed")
 
-    def fill_a_disk(self, chosen: int, lately: float) -> None:
-        """All is well; then the disk of one server is full, and from ``lately`` on the others must go on without it."""
+    def fill_a_disk(self, chosen: int, active_since: float) -> None:
+        """Check recovery, then fill a disk; the other servers must be active after ``active_since``."""
         self.end()
-        self.full, self.lately = self.world.fill_for_good(chosen), lately
+        self.full, self.active_since = self.world.fill_disk_of(chosen), active_since
 
     def end(self) -> None:
-        """Some time has passed since the last blow."""
-        self.look()
-        self.look_at_answers()
-        self.look_for_updates()
+        """Check that the cluster has recovered from all faults."""
+        self.check_all()
+        self.check_updates_count_once()
+        self.check_no_update_is_lost()
         world = self.world
-        for process in world.everybody:
+        for process in world.all_processes:
             i = process.node.id
-            if process.alive and (i in world._gone or process is not world.processors[i]):
+            if process.alive and (i in world._removed or process is not world.processors[i]):
                 self._fail(f"a process of server {i} runs that should have stopped")
-        members = [i for i in world.places.servers if i not in world._gone]
+        members = [i for i in world.places.servers if i not in world._removed]
         views = {}
         for i in members:
             process = world.processors[i]
@@ -359,29 +359,31 @@ class Checks:
         if len({view.epoch for view in views.values()}) > 1:
             self._fail(f"epochs differ: { {i: view.epoch for i, view in views.items()} }")
         if sorted(views[members[0]].members) != members:
-            self._fail(f"servers {members} run, and the list is {sorted(views[members[0]].members)}")
-        if self.latest_sync < self.lately:
+            self._fail(f"servers {members} run, and the members are {sorted(views[members[0]].members)}")
+        if self.latest_sync < self.active_since:
             self._fail(f"the last exchange began at {self.latest_sync:.1f} s")
         for i in members:
-            waits = i == self.full  # its clients may have as many unsaved updates as they keep
-            if world.places.clients_of(i) and not waits and self.applied.get(i, 0.0) < self.lately:
-                self._fail(f"server {i} applied no update lately")
-            forged = i in {attacker.server for attacker in world.liars}  # whose heartbeats say that all is well
+            waits = i == self.full  # its clients may wait for a checkpoint
+            if world.places.clients_of(i) and not waits and self.applied.get(i, 0.0) < self.active_since:
+                self._fail(f"server {i} has applied no update since {self.active_since:.1f} s")
+            forged = i in {
+                attacker.server for attacker in world.attackers
+            }  # its heartbeats do not report the full disk
             if i == self.full and not forged and not process_cannot_save(world, i):
                 self._fail(f"server {i} does not say that it cannot save")
-            if world.clouded or i == self.full:
-                continue  # edges are told what to have, and nobody waits for a full disk
-            if not any(self.merged.get((i, j), 0.0) > self.lately for j in members):
-                self._fail(f"server {i} merged nobody's model lately")
-            first = next(j for j in members if j != self.full)  # of the others, whose models go into its own
+            if world.has_cloud or i == self.full:
+                continue  # edges merge no models, and no server waits for one with a full disk
+            if not any(self.merged.get((i, j), 0.0) > self.active_since for j in members):
+                self._fail(f"server {i} has merged no model since {self.active_since:.1f} s")
+            first = next(j for j in members if j != self.full)  # it merges the models of the others
             begins = not world.processors[i].server.uses_token and i == first
-            if not begins and not any(self.merged.get((j, i), 0.0) > self.lately for j in members):
-                self._fail(f"nobody merged the model of server {i} lately")
+            if not begins and not any(self.merged.get((j, i), 0.0) > self.active_since for j in members):
+                self._fail(f"no server has merged the model of server {i} since {self.active_since:.1f} s")
         if any(world.processors[i].server.update_filter.on for i in members) and (wrong := flooded(self.counts)):
             self._fail(wrong)
         models = [world.processors[i].server.weights.snapshot() for i in members if i != self.full]
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
-        if apart > APART:
+        if apart > MAX_DISTANCE:
             self._fail(f"models are {apart:.1f} apart")
 
     def _fail(self, what: str) -> None:

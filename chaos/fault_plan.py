@@ -1,4 +1,4 @@
-"""What happens to a world: a list of blows that follows from a seed."""
+"""Fault plans: the faults that a simulated cluster suffers, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from chaos.attackers import CLIENTS, Attackers, attackers
 
 LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
-"""After so many seconds nothing goes wrong any more; and by then everything must be well again."""
+"""Seconds after which no new fault occurs, and seconds after which the cluster must have recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something happens at a time, to somebody, for so long."""
+    """A fault at a time. Its numbers select servers or clients; see ``FaultyCluster.inject``."""
 
     t: float
     what: str
@@ -45,71 +45,71 @@ LASTING = {
     "hostile",
 }
 ATTACKS = {
-    "ghost": 0.35,  # a server that was removed or replaced, or never was a member, keeps talking and forges lists
+    "ghost": 0.35,  # a server that was removed or replaced, or never was a member, sends messages and forged lists
     "liar": 0.35,  # a member forges lists and reports, and announces epochs and ballots far ahead
 }
-"""How often a plan has each of them. They follow from random numbers of their own, so that plans stay as they were."""
+"""Probability of each in a plan. They use a random generator of their own, so that all other faults stay the same."""
 WEIGHTS = {
-    "crash": 5,  # the process is killed, or its machine loses power and unsynced writes; it is restarted after a while
-    "destroy": 2,  # with its disk, and replaced
+    "crash": 5,  # the process is killed, or its machine loses power and unsynced writes; it is restarted later
+    "destroy": 2,  # the server is killed and loses its disk; it is replaced
     "restore": 1,  # killed, and restarted from a backup
-    "damage": 1,  # killed, and its newest checkpoint is damaged
-    "copy": 1,  # a second process begins with a copy of the state
+    "damage": 1,  # killed, and its checkpoints cannot be read
+    "copy": 1,  # a second process starts from a copy of the state
     "remove": 1,  # the server is voted out
-    "add": 1,  # one more is announced, and comes
-    "cut": 4,  # nothing passes between two servers
-    "one-way": 3,  # in one direction
-    "isolate": 3,  # of a region
-    "region-cut": 1,  # between a server and the clients of a region
-    "reset": 3,  # a connection breaks, with everything on its way
-    "noise": 3,  # words between servers are lost, doubled and late
-    "late": 2,  # everything between two servers takes long
-    "stop": 4,  # the process does nothing for a while
-    "slow": 2,  # or everything takes it long
+    "add": 1,  # one more server is added and started
+    "cut": 4,  # the connection between two servers is cut
+    "one-way": 3,  # messages from one server to another are held back
+    "isolate": 3,  # a region is cut off from all others
+    "region-cut": 1,  # a server is cut off from the clients of a region
+    "reset": 3,  # a connection breaks; messages in flight are lost
+    "noise": 3,  # control messages between servers are lost, duplicated and delayed
+    "late": 2,  # all messages between two servers are delayed
+    "stop": 4,  # the process is paused
+    "slow": 2,  # the process computes slowly
     "full-disk": 2,
     "slow-disk": 2,
-    "leave": 1,  # a client goes
-    "move": 2,  # or turns to another server
-    "hostile": 1,  # or sends what is no number, what nobody asked for, and everything twice
+    "leave": 1,  # a client leaves and returns
+    "move": 2,  # a client moves to another server
+    "hostile": 1,  # a client sends NaN, forged tokens and duplicates
 }
 
 
-FULL_SECONDS, FULL_LATELY = 30.0, 10.0
-"""In some plans a disk is full in the end, for so long; in the last seconds of it the others must exchange models."""
+FULL_SECONDS, FULL_RECOVERY = 30.0, 10.0
+"""In some plans a disk is full for this long at the end; the others must be active in the last of these seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """A world, and what happens to it."""
+    """A cluster and its faults."""
 
     seed: int
     algorithm: str
     clients: tuple[int, ...]
     drift: tuple[float, ...]
-    """How fast each server's clock runs."""
+    """Rate of each server's clock."""
     faults: tuple[Fault, ...]
     last: float = LONG[0]
-    """After this second nothing goes wrong any more."""
+    """No new fault occurs after this second."""
     end: float = LONG[1]
-    """By then everything must be well again."""
+    """The cluster must have recovered by this second."""
     full: int | None = None
-    """The disk of this server, one of those with clients, is full from then on, and the others must continue."""
+    """Selects a server with clients whose disk is full from ``end`` on; the others must continue."""
     attackers: Attackers | None = None
-    """Clients that attack all the time."""
+    """Clients that attack during the whole run."""
 
     @property
     def until(self) -> float:
-        """When it is over."""
+        """Second at which the run ends."""
         return self.end if self.full is None else self.end + FULL_SECONDS
 
     @property
-    def lately(self) -> float:
-        """So many seconds before the end everybody must be taking part again."""
+    def recovery_seconds(self) -> float:
+        """Seconds before ``end`` in which every server must apply updates and exchange models."""
         return (self.end - self.last) * 4 / 9
 
 
 def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
-    """What follows from a seed; ``short``: in little time."""
+    """Return the plan of a seed; ``short``: with a shorter run."""
     last, end = SHORT if short else LONG
     random = np.random.default_rng((seed, 7))
     servers = int(random.choice([3, 3, 4, 5]))
@@ -121,7 +121,7 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
     faults: list[Fault] = []
-    grave = 0  # servers whose state is lost, one way or another: never more than a minority
+    grave = 0  # servers that lose their state: at most a minority
     for t in sorted(random.uniform(2.0, last, int(random.integers(1, 13)))):
         what = str(random.choice(kinds, p=weights / weights.sum()))
         if what in ("destroy", "restore", "damage", "remove", "copy"):

@@ -1,4 +1,4 @@
-"""Servers that lie about the membership: one that is not a member any more and keeps talking, and one that is."""
+"""Servers that lie about the membership: former members that keep sending messages, and members."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from spyker.sim.sim_process import SimProcess
 if TYPE_CHECKING:
     from chaos.faulty_cluster import FaultyCluster
 
-EVERY = 0.7  # seconds between two rounds of lies
+EVERY = 0.7  # seconds between two rounds of forged messages
 FAR = (1 << 20) - 1
 
 
 class Attacker:
-    """Knows all that is public, and one key: that of its own lineage."""
+    """Sends forged messages. It knows everything public, and the key of its own lineage."""
 
     def __init__(self, world: FaultyCluster, server: int, lineage: str, *, member: bool) -> None:
         self.world, self.server, self.member = world, server, member
@@ -42,10 +42,10 @@ class Attacker:
         self.talks = True
 
     def talk(self) -> None:
-        """Tell every other process lies, again and again."""
+        """Send forged messages to every other process, periodically."""
         if not self.talks:
             return
-        for process in list(self.world.everybody):
+        for process in list(self.world.all_processes):
             if process.alive and process.backlog is None and process.node.id != self.server:
                 for event in self.lies(process):
                     if process.alive:
@@ -61,7 +61,7 @@ class Attacker:
             self.world.rejected[rejection.reason] += 1
 
     def lies(self, process: SimProcess) -> Iterator[Event]:
-        """What one process is told. A list is forged as well as the attacker can."""
+        """Return the messages for one process, with a view forged as well as the attacker can."""
         view, now, me = process.node.view, process.now(), self.server
         alone = {me: Member(self.keys.lineage)}
         victim = process.node.id
@@ -72,12 +72,12 @@ class Attacker:
         ]
         later = Announcement(victim, process.node.membership.lineage, ProcessIncarnation(1 << 40, "x"))
         later = replace(later, signature=self.keys.sign(later.statement(self.keys.federation)))
-        if not self.member:  # a member's own process greets for it, and goes on doing so
+        if not self.member:  # a member's own process connects for it
             mine = Announcement(me, self.keys.lineage, ProcessIncarnation(1 << 40, "x")).signed(self.keys)
             for proof in forged:
                 hello = PeerHandshake(mine, 0, FAR, proofs=(proof,), endorsement=self.keys.endorsement)
                 yield PeerHelloReceived(hello, b"", b"", now=now)
-            if not self._believed(process):  # whoever has not heard of the removal yet has to believe it
+            if not self._believed(process):  # a process that does not know of the removal yet must accept it
                 yield RejectedByPeer(me, "rolled-back", "forged", self.keys.lineage, now=now)
         for reason in ("membership", "duplicate"):
             evidence = Decided(tuple(forged[:1])) if reason == "membership" else LaterIncarnation(later)
@@ -97,14 +97,14 @@ class Attacker:
             yield ControlReceived(me, Heartbeat(view.epoch, 0.0, None, True, 0.0), now=now)
 
     def _believed(self, process: SimProcess) -> bool:
-        """Return whether a process takes the attacker for a member."""
+        """Return whether a process regards the attacker as a member."""
         membership = process.node.membership
         member = membership.view.members.get(self.server)
         known = membership.lineages.get(self.server)
         return member is not None and self.keys.lineage in (member.lineage, None if member.lineage else known)
 
     def _forged(self, previous: View, view: View) -> ViewProof:
-        """A list that all voters seem to have signed, with the only key that the attacker has."""
+        """Return a view that all voters seem to have signed, with the only key that the attacker has."""
         votes = {}
         for j in previous.voters:
             statement = vote_statement(self.keys.federation, j, previous, WIDTH, view)

@@ -1,6 +1,6 @@
-"""Deliberately broken servers. Each bug is one that somebody could have written, and a campaign must find it.
+"""Deliberately broken servers. Each bug is a plausible mistake, and a campaign must find it.
 
-``BUGS`` has, for each, what it does to the code, a seed that shows it quickly, and words of the check that caught it.
+``BUGS`` has, for each, the function that patches the code, a seed that shows it quickly, and part of the violation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spyker.node.node import STEPS, Node
 from spyker.node.outbox import Outbox, OutboxEntry
 from spyker.node.pending_updates import PendingUpdates
 from spyker.node.save_monitor import SaveMonitor
-from spyker.node.task_tokens import SAID, TaskTokens
+from spyker.node.task_tokens import CONTENT, TaskTokens
 from spyker.node.view_proofs import ViewChain, ViewProof
 from spyker.node.views import View
 from spyker.protocol.server import Server
@@ -30,7 +30,7 @@ from spyker.sim.sim_process import SimProcess
 
 
 def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
-    """Whoever misses the token makes one, without asking."""
+    """A server that misses the token creates one without a vote."""
     propose = Membership._propose
 
     def hasty(self: Membership, wish: Any, pause: float) -> None:
@@ -44,7 +44,7 @@ def token_without_a_vote(patch: pytest.MonkeyPatch) -> None:
 
 
 def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A token that was given up for lost is taken for the one there is."""
+    """A server accepts a token of an earlier epoch."""
     take = Spyker.rcv_token
 
     def gullible(self: Spyker, token: Any) -> None:
@@ -53,8 +53,8 @@ def tokens_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Spyker, "rcv_token", gullible)
 
 
-def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    """An answer that is offered again, because a connection broke, is applied again."""
+def updates_are_applied_again(patch: pytest.MonkeyPatch) -> None:
+    """An update that is sent again after a broken connection is applied again."""
 
     def forgetful(self: TaskTokens, client: int, number: int, booked: int = 0) -> None:
         self._check_number(client, number)
@@ -62,8 +62,8 @@ def answers_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TaskTokens, "redeem", forgetful)
 
 
-def told_before_saved(patch: pytest.MonkeyPatch) -> None:
-    """Other servers are told what a crash takes back."""
+def sent_before_saved(patch: pytest.MonkeyPatch) -> None:
+    """Messages to other servers are sent before a checkpoint holds them."""
     post = Outbox.post
 
     def hasty(self: Outbox, message: Any) -> None:
@@ -81,7 +81,7 @@ def told_before_saved(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_saved(patch: pytest.MonkeyPatch) -> None:
-    """The sender of a message is told to forget it when it was handled, not when that is on the disk."""
+    """A message is acknowledged when it is handled, not when a checkpoint holds its effects."""
     finish = STEPS[Handled]
 
     def hasty(self: Node, event: Handled) -> None:
@@ -95,12 +95,12 @@ def acknowledged_before_saved(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
-    """A process that is told to stop goes on."""
+    """A fenced process continues."""
     patch.setattr(Membership, "fence", lambda self, why: None)
 
 
 def half_is_enough(patch: pytest.MonkeyPatch) -> None:
-    """Half of the voters are taken for a majority."""
+    """Half of the voters count as a majority."""
 
     def generous(self: View, servers: Any) -> bool:
         voters = self.voters
@@ -110,18 +110,18 @@ def half_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_leases(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has a token uses it, also when a majority may have given it up."""
+    """The holder of a token uses it without a lease."""
     patch.setattr(Membership, "may_lead", lambda self, now=None: True)
 
 
 def untrained_newcomer(patch: pytest.MonkeyPatch) -> None:
-    """A server that joins begins with the first weights, and pushes them into the others."""
+    """A server that joins starts from the initial weights, and sends them to the others."""
     for kind in (Server, Spyker):
         patch.setattr(kind, "bootstrap_from", lambda self, bootstrap: None)
 
 
-def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """Who was out of reach once is never waited for again."""
+def permanent_suspicion(patch: pytest.MonkeyPatch) -> None:
+    """A server that was suspected once is suspected until the end."""
     look = Membership.update_suspects
 
     def resentful(self: Membership) -> None:
@@ -133,7 +133,7 @@ def suspicion_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
-    """What a newer message makes void is kept for whoever is away."""
+    """An outbox keeps messages that a newer one replaces."""
 
     def hoarding(self: Outbox, message: Any) -> None:
         self.last += 1
@@ -142,8 +142,8 @@ def outboxes_keep_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "post", hoarding)
 
 
-def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
-    """Who has saved while its greeting was on its way is taken for one that was rolled back."""
+def late_handshakes_are_rollbacks(patch: pytest.MonkeyPatch) -> None:
+    """A server that saved while its handshake was in flight counts as rolled back."""
     recognise = Membership.authenticate
 
     def suspicious(self: Membership, who: Any, expected: int | None = None) -> None:
@@ -153,7 +153,7 @@ def late_greetings_are_old_states(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "authenticate", suspicious)
 
 
-def forgotten_when_received(patch: pytest.MonkeyPatch) -> None:
+def dropped_when_superseded(patch: pytest.MonkeyPatch) -> None:
     """A client drops its update when the next task arrives, although the server has not saved it."""
     replace = PendingUpdates.superseded
 
@@ -164,8 +164,8 @@ def forgotten_when_received(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingUpdates, "superseded", hasty)
 
 
-def applied_is_called_saved(patch: pytest.MonkeyPatch) -> None:
-    """A server tells clients that their updates are on disk when they are in memory."""
+def applied_reported_as_saved(patch: pytest.MonkeyPatch) -> None:
+    """A server reports updates as saved when they are in memory only."""
     handled = TaskTokens.handled
 
     def hasty(self: TaskTokens, client: int, number: int, booked: int = 0) -> int:
@@ -175,13 +175,13 @@ def applied_is_called_saved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TaskTokens, "handled", hasty)
 
 
-def kept_updates_are_new(patch: pytest.MonkeyPatch) -> None:
-    """A server asks for all updates that a client keeps, also for those that it has."""
+def kept_updates_requested_again(patch: pytest.MonkeyPatch) -> None:
+    """A server asks for all updates that a client keeps, including those that it has."""
     hold = TaskTokens.hold
 
     def greedy(self: TaskTokens, client: int, tokens: Any) -> Any:
         entry, tokens = self.entry(client), tuple(tokens)
-        entry.taken = min((SAID.unpack(token[: SAID.size])[0] - 1 for token in tokens), default=entry.taken)
+        entry.taken = min((CONTENT.unpack(token[: CONTENT.size])[0] - 1 for token in tokens), default=entry.taken)
         return hold(self, client, tokens)
 
     patch.setattr(TaskTokens, "hold", greedy)
@@ -199,13 +199,13 @@ def saved_before_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimProcess, "_sync", hasty)
 
 
-def lists_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """A list of members needs no signatures."""
+def unsigned_views(patch: pytest.MonkeyPatch) -> None:
+    """A view needs no signatures."""
     patch.setattr(ViewChain, "_check", lambda self, known, proof, lineages: None)
 
 
-def lists_come_before_members(patch: pytest.MonkeyPatch) -> None:
-    """Whoever calls is believed first, and looked up in the list afterwards."""
+def views_of_strangers(patch: pytest.MonkeyPatch) -> None:
+    """A handshake's view is adopted before its sender is checked."""
     look_up = Membership._admissible
 
     def trusting(self: Membership, who: Any) -> Any:
@@ -217,78 +217,78 @@ def lists_come_before_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "_admissible", trusting)
 
 
-def epochs_are_skipped(patch: pytest.MonkeyPatch) -> None:
-    """A list may follow from one that nobody here knows."""
+def skipped_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A proof may start from a view that this server does not know."""
     check = ViewChain._check
     patch.setattr(
         ViewChain, "_check", lambda self, known, proof, lineages: check(self, proof.previous, proof, lineages)
     )
 
 
-def reports_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """Anybody may report a later process of somebody else."""
+def unsigned_reports(patch: pytest.MonkeyPatch) -> None:
+    """A report of a later process of a server needs no signature."""
     patch.setattr(Announcement, "genuine", lambda self, keys: True)
 
 
-def rejections_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """Who is told that it is not a member stops."""
+def unproven_rejections(patch: pytest.MonkeyPatch) -> None:
+    """A server stops when another one rejects it, without proof."""
     patch.setattr(Membership, "refused", lambda self, server, lineage, rejection: self.fence(str(rejection)))
 
 
-def every_claim_counts(patch: pytest.MonkeyPatch) -> None:
-    """A client has as much weight as it claims."""
+def unbounded_sizes(patch: pytest.MonkeyPatch) -> None:
+    """A client's claimed size is not bounded."""
     patch.setattr(ClaimedSizes, "bounded", lambda self, client: int(self.clients.get(client, 1)))
 
 
-def every_update_counts(patch: pytest.MonkeyPatch) -> None:
-    """A client may send as many updates as it likes."""
+def unbounded_rates(patch: pytest.MonkeyPatch) -> None:
+    """The rate of a client's updates is not bounded."""
     patch.setattr(UpdateRates, "admits", lambda self, client: True)
 
 
-def full_disks_are_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """Other servers wait for one that says that it cannot save."""
+def waiting_for_full_disks(patch: pytest.MonkeyPatch) -> None:
+    """Other servers wait for a server that reports that it cannot save."""
     patch.setattr(FailureDetector, "cannot_save", lambda self, members: frozenset())
 
 
-def full_disks_are_kept_quiet(patch: pytest.MonkeyPatch) -> None:
-    """A server that cannot save says that all is well, and that it has the token."""
+def unreported_full_disks(patch: pytest.MonkeyPatch) -> None:
+    """A server that cannot save does not report it, and claims the token."""
     patch.setattr(SaveMonitor, "cannot_save", lambda self, now=None: False)
 
 
 class Bug(NamedTuple):
-    """What is broken, a seed that shows it, and what is found."""
+    """The patch, a seed that shows the bug, and part of the violation."""
 
     plant: Callable[[pytest.MonkeyPatch], None]
     seed: int
     found: str
 
 
-TWO_TOKENS, GIVES_UP = "have a token and may use it", "must give up a state that nobody has tampered with"
-STOPPED, LOST = "was stopped by what somebody said", "is lost"
+TWO_TOKENS, GIVES_UP = "have a token and may use it", "must drop a state that was not tampered with"
+STOPPED, LOST = "was stopped by a message of another", "is lost"
 BUGS = [
     Bug(token_without_a_vote, 619, "both had the token for exchange"),
     Bug(tokens_of_any_epoch, 8, TWO_TOKENS),
-    Bug(answers_are_not_remembered, 13, "handles an answer twice"),
-    Bug(told_before_saved, 84, GIVES_UP),
+    Bug(updates_are_applied_again, 13, "handles an update twice"),
+    Bug(sent_before_saved, 84, GIVES_UP),
     Bug(acknowledged_before_saved, 47, GIVES_UP),
     Bug(no_fencing, 8, "runs that should have stopped"),
-    Bug(half_is_enough, 7, "two lists of servers"),
+    Bug(half_is_enough, 7, "two views"),
     Bug(no_leases, 2, TWO_TOKENS),
     Bug(untrained_newcomer, 2, "began with a model of age 0.0"),
-    Bug(suspicion_for_ever, 1, "still suspects"),
+    Bug(permanent_suspicion, 1, "still suspects"),
     Bug(outboxes_keep_everything, 2, "messages for server"),
-    Bug(late_greetings_are_old_states, 2, GIVES_UP),
-    Bug(forgotten_when_received, 3, LOST),
-    Bug(applied_is_called_saved, 3, LOST),
-    Bug(kept_updates_are_new, 14, "handles an answer twice"),
+    Bug(late_handshakes_are_rollbacks, 2, GIVES_UP),
+    Bug(dropped_when_superseded, 3, LOST),
+    Bug(applied_reported_as_saved, 3, LOST),
+    Bug(kept_updates_requested_again, 14, "handles an update twice"),
     Bug(saved_before_synced, 50, "saved version"),
-    Bug(lists_are_believed, 4, STOPPED),
-    Bug(lists_come_before_members, 9, STOPPED),
-    Bug(epochs_are_skipped, 8, STOPPED),
-    Bug(reports_are_believed, 6, STOPPED),
-    Bug(rejections_are_believed, 6, STOPPED),
-    Bug(every_claim_counts, 5, "counts for 2,147,483,648 examples"),
-    Bug(every_update_counts, 15, "were applied at server"),
-    Bug(full_disks_are_waited_for, 14, "the last exchange began at"),
-    Bug(full_disks_are_kept_quiet, 14, "the last exchange began at"),
+    Bug(unsigned_views, 4, STOPPED),
+    Bug(views_of_strangers, 9, STOPPED),
+    Bug(skipped_epochs, 8, STOPPED),
+    Bug(unsigned_reports, 6, STOPPED),
+    Bug(unproven_rejections, 6, STOPPED),
+    Bug(unbounded_sizes, 5, "counts for 2,147,483,648 examples"),
+    Bug(unbounded_rates, 15, "were applied at server"),
+    Bug(waiting_for_full_disks, 14, "the last exchange began at"),
+    Bug(unreported_full_disks, 14, "the last exchange began at"),
 ]

@@ -1,16 +1,16 @@
-"""What a server can read in updates: it reconstructs the image that a client trained with.
+"""Gradient inversion: a server reconstructs the image that a client trained with from its update.
 
     python gradient_inversion.py --out gradient-inversion.png
 
-Each of 25 clients trains one step with one handwritten digit and sends its update. A curious server, an ordinary FedAvg
-that takes notes, attacks the update of one client, the sum of all updates, which is what a server sees with secure
-aggregation, and an update with differential privacy of single examples. It knows the model, and in the sum all labels.
+Each of 25 clients trains one step with one handwritten digit and sends its update. An honest-but-curious server, which
+runs FedAvg and records updates, attacks the update of one client, the sum of all updates, as with secure aggregation,
+and an update with differential privacy of single examples. It knows the model and, for the sum, all labels.
 
 Two attacks, both on plain update vectors:
 
 - ``read_first_layer``: in a fully connected first layer the gradient of a neuron's weights is the input, times the
   gradient of its bias (Phong et al.: Privacy-Preserving Deep Learning via Additively Homomorphic Encryption, 2018).
-- ``search_images``: look for images whose gradient has the direction of the update (Zhu et al.: Deep Leakage from
+- ``search_images``: search images whose gradient has the direction of the update (Zhu et al.: Deep Leakage from
   Gradients, 2019; Geiping et al.: Inverting Gradients, 2020). It works for convolutions.
 """
 
@@ -42,7 +42,7 @@ PRIVATE = {
 
 
 def fully_connected() -> nn.Module:
-    """Return a network whose first layer sees all pixels."""
+    """Return a network with a fully connected first layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, 64), nn.ReLU(), nn.Linear(64, LABELS))
 
 
@@ -62,7 +62,7 @@ MODELS = {"fully connected": fully_connected, "convolutional": convolutional}
 
 
 def images() -> tuple[Tensor, Tensor]:
-    """Return all digits and their labels, in an order without sense."""
+    """Return all digits and their labels in random order."""
     digits = load_digits()
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(5))
     pixels = torch.from_numpy(digits.images / 16).float().unsqueeze(1)
@@ -70,7 +70,7 @@ def images() -> tuple[Tensor, Tensor]:
 
 
 class OneImage(spyker.FederatedTask):
-    """A task whose clients have one image each."""
+    """A task in which each client has one image."""
 
     def __init__(self, network: str) -> None:
         self.network = network
@@ -92,12 +92,12 @@ class OneImage(spyker.FederatedTask):
 
 
 class CuriousServer(FedAvg):
-    """FedAvg that notes the updates of the clients: what each has trained, less what it has received."""
+    """FedAvg that records the clients' updates: trained minus received weights."""
 
     seen: ClassVar[dict[int, Vector]] = {}
 
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
-        """Take a note, and do what every server does."""
+        """Record an update, and process it."""
         if isinstance(message, Update):
             self.seen[sender] = message.weights - self.weights.snapshot()
         super().receive(sender, message)
@@ -122,7 +122,7 @@ def updates(network: str, settings: Mapping[str, object] | None = None) -> list[
 
 
 def pieces(network: str) -> tuple[nn.Module, dict[str, slice]]:
-    """Return the model that the clients received, and where its tensors are in an update vector."""
+    """Return the model that the clients received, and the positions of its tensors in an update vector."""
     model, found, start = OneImage(network).model(), {}, 0
     for name, parameter in model.named_parameters():
         found[name] = slice(start, start := start + parameter.numel())
@@ -135,7 +135,7 @@ def flat(gradients: Mapping[str, Tensor]) -> Tensor:
 
 
 def read_first_layer(update: Vector) -> Tensor:
-    """Return what each neuron of a fully connected first layer says the image is."""
+    """Return the image that each neuron of a fully connected first layer reveals."""
     _, where = pieces("fully connected")
     weights = torch.from_numpy(update[where["1.weight"]]).view(-1, 1, SIDE, SIDE)
     bias = torch.from_numpy(update[where["1.bias"]]).view(-1, 1, 1, 1)
@@ -183,13 +183,13 @@ def likeness(found: Tensor, original: Tensor) -> Tensor:
 
 
 def recognised(found: Tensor, number: int) -> bool:
-    """Return whether of all digits the reconstruction is most like the one that the client has."""
+    """Return whether the reconstruction is more similar to the client's digit than to all others."""
     pixels, _ = images()
     return int(likeness(pixels, found).argmax()) == number
 
 
 def attack(network: str, iterations: int) -> dict[str, Tensor]:
-    """Return the image of client 0 and what the attack makes of one update, of the sum, and of a private update."""
+    """Return the image of client 0 and its reconstructions from one update, the sum, and a private update."""
     pixels, labels = images()
     clear, private = updates(network), updates(network, PRIVATE)
     together: Vector = np.sum(clear, axis=0, dtype=np.float32)
@@ -218,10 +218,10 @@ def draw(found: Mapping[str, Mapping[str, Tensor]], path: str) -> None:
 
 
 def main() -> None:
-    """Attack, print what was recognised, and draw."""
+    """Attack, print which digits were recognised, and draw."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="gradient-inversion.png", help="the picture to write")
-    parser.add_argument("--iterations", type=int, default=400, help="steps of the search for images")
+    parser.add_argument("--out", default="gradient-inversion.png", help="file of the figure")
+    parser.add_argument("--iterations", type=int, default=400, help="steps of the image search")
     args = parser.parse_args()
     torch.set_num_threads(1)
     found = {network: attack(network, args.iterations) for network in MODELS}

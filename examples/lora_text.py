@@ -1,15 +1,15 @@
 r"""A language model that clients in four regions adapt to their texts, while only adapters travel.
 
-The adapters are those of LoRA (Hu and others: Low-Rank Adaptation of Large Language Models, 2021): beside each matrix
-of a model that everybody has and nobody changes there is a product of two thin ones, and only these are trained. What a
-server and its clients send each other is the parameters of the module that TorchTask is given; so the frozen model is
-kept out of it, and the rest is as with any other model.
+The adapters are those of LoRA (Hu and others: Low-Rank Adaptation of Large Language Models, 2021): to each matrix of a
+frozen model, which all clients have, a product of two thin matrices is added, and only these are trained. Servers and
+clients exchange the parameters of the module that is passed to TorchTask. The frozen model is therefore not part of
+this module.
 
     python lora_text.py
 
-reads Python's own language reference for a while, which gives the model; then 16 clients, each with docstrings of
-other modules of the standard library, adapt it twice: with adapters, and, to compare, with the whole model travelling.
-Nothing is downloaded. With commands, once there is a model:
+first trains the model on Python's own language reference. Then 16 clients, each with docstrings of different modules of
+the standard library, adapt it twice: with adapters and, for comparison, with all parameters. Nothing is downloaded.
+The same with a command, once the model exists:
 
     spyker run --task lora_text:adapters --set task.base=runs/lora/base.safetensors --clients 16 \
         --set training.optimiser=adam --set training.rate=0.003 --set training.batch-size=16 --set stride.gain=1.0
@@ -37,11 +37,11 @@ LETTERS = "".join(map(chr, range(32, 127))) + "\n"
 CONTEXT, WIDTH, HEADS, LAYERS = 64, 64, 4, 2
 CLIENT_EXAMPLES, TEST_EXAMPLES = 32, 128
 SETTINGS = {"training.optimiser": "adam", "training.batch-size": 16, "stride.gain": 1.0}
-RATES = {"adapters": 0.003, "whole": 0.0005}  # each the best of three or four that were tried
+RATES = {"adapters": 0.003, "whole": 0.0005}  # the best of three or four values each
 
 
 class Block(nn.Module):
-    """One layer of a transformer: attention to what came before, then a small network, both beside the direct way."""
+    """One layer of a transformer: causal attention, then a small network, both with residual connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Block(nn.Module):
         self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of the shape (examples, places, WIDTH), as what comes in."""
+        """Transform a tensor of the shape (examples, positions, WIDTH)."""
         n, length, _ = x.shape
         parts = self.queries_keys_values(self.before_attention(x)).view(n, length, 3, HEADS, WIDTH // HEADS)
         seen = scaled_dot_product_attention(*parts.permute(2, 0, 3, 1, 4), is_causal=True)
@@ -59,7 +59,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """What is the next letter? Scores for each letter and place, in the order that cross_entropy expects."""
+    """A character-level language model. Its logits have the shape that cross_entropy expects."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Transformer(nn.Module):
         self.last, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(LETTERS))
 
     def forward(self, text: Tensor) -> Tensor:
-        """Of the shape (examples, letters, places)."""
+        """Return logits of the shape (examples, letters, positions)."""
         x = self.letters(text) + self.places.weight[: text.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -76,21 +76,21 @@ class Transformer(nn.Module):
 
 
 class Adapter(nn.Module):
-    """A frozen matrix, and beside it B·A of a low rank. B starts at zero, so that nothing changes at first."""
+    """A frozen matrix plus B·A of low rank. B starts at zero, so the output is unchanged at first."""
 
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
         super().__init__()
-        self.frozen = (frozen,)  # in a tuple, which PyTorch does not look into: it is no part of this module
+        self.frozen = (frozen,)  # in a tuple, so that PyTorch does not register it as part of this module
         self.a = nn.Parameter(torch.randn(rank, frozen.in_features) / math.sqrt(frozen.in_features))
         self.b = nn.Parameter(torch.zeros(frozen.out_features, rank))
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the frozen matrix says, and a correction."""
+        """Return the output of the frozen matrix plus the adapter's."""
         return self.frozen[0](x) + x @ self.a.T @ self.b.T
 
 
 class Adapted(nn.Module):
-    """A frozen transformer with adapters at all matrices of its layers. Its parameters are the adapters alone."""
+    """A frozen transformer with an adapter for each matrix of its layers. Only the adapters are parameters."""
 
     def __init__(self, base: Transformer, rank: int) -> None:
         super().__init__()
@@ -103,23 +103,23 @@ class Adapted(nn.Module):
         self.base = (base,)
 
     def forward(self, text: Tensor) -> Tensor:
-        """As the transformer."""
+        """Return the transformer's logits."""
         return self.base[0](text)
 
 
 def adapters(clients: int, seed: int, training: Training, base: str, rank: int = 4) -> spyker.TorchTask:
-    """The task of which only adapters travel."""
+    """The task with adapters: clients send only these."""
     torch.manual_seed(seed)
     return docstring_task(Adapted(read_base(base), rank), clients, seed, training)
 
 
 def whole(clients: int, seed: int, training: Training, base: str) -> spyker.TorchTask:
-    """The same with the whole model, to compare."""
+    """The task with all parameters, for comparison."""
     return docstring_task(read_base(base), clients, seed, training)
 
 
 def docstring_task(model: nn.Module, clients: int, seed: int, training: Training) -> spyker.TorchTask:
-    """Each client has the docstrings of some files; a model is judged by those of files that no client has."""
+    """Each client has the docstrings of some files; files that no client has are the test data."""
     texts = docstrings(seed)
     test, *datasets = [take(texts, count) for count in (TEST_EXAMPLES, *[CLIENT_EXAMPLES] * clients)]
     return spyker.TorchTask(
@@ -135,7 +135,7 @@ def docstring_task(model: nn.Module, clients: int, seed: int, training: Training
 
 
 def docstrings(seed: int) -> Iterator[str]:
-    """The docstrings of one file of the standard library after the other, in an order that follows from the seed."""
+    """Yield the docstrings of the files of the standard library, in an order determined by the seed."""
     files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     random.Random(seed).shuffle(files)
     for file in files:
@@ -145,7 +145,7 @@ def docstrings(seed: int) -> Iterator[str]:
 
 
 def take(texts: Iterator[str], count: int) -> tuple[Tensor, Tensor]:
-    """So many examples from as many of the next texts as that needs."""
+    """Return ``count`` examples from as many of the next texts as needed."""
     text = ""
     while len(text) <= count * CONTEXT:
         text += next(texts)
@@ -153,21 +153,21 @@ def take(texts: Iterator[str], count: int) -> tuple[Tensor, Tensor]:
 
 
 def examples(text: str, count: int) -> tuple[Tensor, Tensor]:
-    """The first pieces of a text, and for each of their letters the one that follows."""
+    """Return the first pieces of a text and, for each letter, the following one."""
     numbers = torch.tensor([max(0, LETTERS.find(letter)) for letter in text[: count * CONTEXT + 1]])
     usable = (len(numbers) - 1) // CONTEXT * CONTEXT
     return numbers[:usable].view(-1, CONTEXT), numbers[1 : usable + 1].view(-1, CONTEXT)
 
 
 def read_base(path: str) -> Transformer:
-    """The model that everybody has."""
+    """Load the frozen model."""
     base = Transformer()
     base.load_state_dict(load_file(path))
     return base
 
 
 def pretrain(path: Path, steps: int) -> None:
-    """Make the model that everybody has, from the language reference that comes with Python."""
+    """Train the model on the language reference that comes with Python, and save it."""
     torch.manual_seed(0)
     model = Transformer()
     text = "\n\n".join(topics[name] for name in sorted(topics))
@@ -186,10 +186,10 @@ def pretrain(path: Path, steps: int) -> None:
 
 
 def main() -> None:
-    """Make the model, adapt it in two ways, and say what that cost."""
+    """Train the model, adapt it in both ways, and print results and bytes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=1000, help="how long to train the model that everybody has")
-    parser.add_argument("--duration", type=float, default=5, help="virtual seconds of either run")
+    parser.add_argument("--steps", type=int, default=1000, help="training steps of the frozen model")
+    parser.add_argument("--duration", type=float, default=5, help="virtual seconds of each run")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--workers", type=int, help="training processes; default: one per core")
     parser.add_argument("--out", type=Path, default=Path("runs/lora"))

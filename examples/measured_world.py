@@ -1,11 +1,11 @@
-"""A world of one's own, from measured latencies: three regions, most clients in the first, a thin link between servers.
+"""An emulated world from measured latencies: three regions, most clients in the first, low bandwidth between servers.
 
-pings.csv has one ping a line. Here it becomes the world in which two algorithms run, one that waits for nobody beyond
-its region and one whose only server stands in the first region:
+pings.csv has one ping per line. Two algorithms run in the resulting world: Stride with a server in each region, and
+FedAvg with one server in the first region:
 
     python measured_world.py
 
-The same with commands; what is printed first is a scenario file with every key, to be changed at will:
+The same with commands; the first one writes a scenario file with all keys, which you can edit:
 
     spyker scenario --pings pings.csv > measured.toml
     spyker compare measured.toml --algorithms stride,fedavg --set world.clients=[12,6,6] --set training.rate=0.2
@@ -21,7 +21,7 @@ PINGS = Path(__file__).with_name("pings.csv")
 
 
 def main() -> None:
-    """Run two algorithms in the measured world."""
+    """Run both algorithms in the measured world."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pings", type=Path, default=PINGS, help="a table of round trips, CSV or JSON")
     parser.add_argument("--duration", type=float, default=15, help="virtual seconds")
@@ -35,7 +35,7 @@ def main() -> None:
         task="digits",
         duration=args.duration,
         out=args.out,
-        workers=0,  # so small a task trains faster here than it could be handed to others
+        workers=0,  # sending so small a task to workers takes longer than training it
         overwrite=True,
         progress=False,
     )

@@ -1,4 +1,4 @@
-"""A task of one's own: two spirals, a small network, and for each client the points of a sector of the plane.
+"""A task from a user: two spirals, a small network, and for each client the points in a sector of the plane.
 
 Run it from this folder:
 
@@ -16,7 +16,7 @@ POINTS_PER_CLIENT = 64
 
 
 def spirals(clients: int, seed: int, training: Training, turns: float = 1.0) -> TorchTask:
-    """Called by Spyker, here and in every worker process. The keys of [task] in the scenario arrive as arguments."""
+    """Return the task. Spyker calls this in each process, with the keys of [task] in the scenario as arguments."""
     torch.manual_seed(seed)
 
     def points(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,7 +27,7 @@ def spirals(clients: int, seed: int, training: Training, turns: float = 1.0) -> 
         return place * 3, label
 
     inputs, labels = points(clients * POINTS_PER_CLIENT)
-    by_sector = torch.atan2(inputs[:, 1], inputs[:, 0]).argsort()  # nobody sees the whole plane
+    by_sector = torch.atan2(inputs[:, 1], inputs[:, 0]).argsort()  # no client has points of the whole plane
     datasets = [(inputs[part], labels[part]) for part in by_sector.split(POINTS_PER_CLIENT)]
     model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2))
     return TorchTask(model, datasets, points(1000), training, seed=seed)

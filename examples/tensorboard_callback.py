@@ -1,6 +1,6 @@
-"""A callback that tells TensorBoard a run.
+"""A callback that writes a run's scores for TensorBoard.
 
-It needs TensorBoard (pip install tensorboard), and is used as in
+It needs TensorBoard (pip install tensorboard). Use it with
 ``spyker run --callback tensorboard_callback:TensorBoard=logs`` or ``spyker.run(callbacks=[TensorBoard("logs")])``.
 """
 
@@ -12,22 +12,22 @@ import spyker
 
 
 class TensorBoard:
-    """Writes the scores of each run into a folder of its own; a step is an update of a client."""
+    """Writes the scores of each run into its own folder; a step is a client update."""
 
     def __init__(self, folder: str = "logs") -> None:
         self.folder = folder
 
     def begin(self, scenario: spyker.Scenario) -> None:
-        """A run begins."""
+        """Open the log of a run."""
         self.writer = SummaryWriter(f"{self.folder}/{scenario.chosen.name}-seed-{scenario.seed}")
 
     def fact(self, t: float, fact: Any) -> None:
-        """Something happened at ``t`` virtual seconds."""
+        """Write an evaluation; ``t`` is in virtual seconds."""
         if fact.kind == "evaluation":
             for name in ("mean", "worst", "best", "averaged"):
                 self.writer.add_scalar(f"score/{name}", getattr(fact, name), fact.updates)
             self.writer.add_scalar("run/seconds", t, fact.updates)
 
     def end(self, run: spyker.Run) -> None:
-        """The run is over."""
+        """Close the log."""
         self.writer.close()

@@ -1,5 +1,5 @@
-"""A deployment of real processes in network namespaces, to which everything happens that it promises to survive.
+"""Fault drill: a deployment of real processes in network namespaces, with all faults that it must survive.
 
-``python -m chaos.drill``, as root. ``drills.py`` has what happens, one function each; ``deployed.py`` the processes,
-``book.py`` what their records say, ``checks.py`` what must hold of all of it, ``report.py`` how it is told.
+``python -m chaos.drill``, as root. ``drills.py`` has one function per fault, ``deployed.py`` the processes,
+``server_records.py`` the servers' run records, ``checks.py`` the invariants, ``report.py`` the results.
 """

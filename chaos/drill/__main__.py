@@ -1,8 +1,8 @@
-"""Let real servers be destroyed, stopped and cut off, and say whether what is promised was kept.
+"""Destroy, stop and cut off real servers, and check the guarantees of fault tolerance.
 
     python -m chaos.drill [--algorithm NAME] [--minutes N] [--only NAME] [--quick] [--out DIR] [--docs FILE]
 
-As root. Exit codes: 0 all promises were kept, 1 one was broken, 2 it could not be tried.
+As root. Exit codes: 0 all guarantees were kept, 1 one was violated, 2 the drill could not run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ QUICK_SECONDS = 8.0
 
 
 def main(arguments: list[str]) -> int:
-    """Deploy, let everything happen, look at it, and tell."""
+    """Deploy, inject the faults, check the records, and print the report."""
     parser = argparse.ArgumentParser(prog="python -m chaos.drill", description=(__doc__ or "").splitlines()[0])
     with_token = [name for name, algorithm in ALGORITHMS.items() if algorithm.uses_token]
     parser.add_argument("--algorithm", choices=with_token, default="stride", help="default: stride")
     parser.add_argument(
-        "--minutes", type=int, default=10, metavar="N", help="destroy so many servers, one a minute: 10"
+        "--minutes", type=int, default=10, metavar="N", help="number of servers to destroy, one a minute; default: 10"
     )
     parser.add_argument("--only", choices=list(DRILLS), help="one kind of fault; default: all")
     parser.add_argument("--quick", action="store_true", help="one server destroyed and one link cut, within a minute")
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
             names = [*places(scenario), server_place(more), clients_place(more)]
             network = stack.enter_context(Network(names))
             deployed = Deployed(scenario, args.out.absolute(), network, stack)
-            print("Four servers and twelve clients begin ...", flush=True)
+            print("Four servers and twelve clients start ...", flush=True)
             deployed.begin()
             for name, drill in chosen(args.only, args.minutes, quick=args.quick).items():
                 print(f"{name}:", flush=True)
@@ -70,14 +70,14 @@ def main(arguments: list[str]) -> int:
                 except WanRunError as error:
                     report.add(name, "came to its end", str(error).splitlines()[0], "it does", False)
                     break
-            print("All servers are told to end ...", flush=True)
+            print("All servers stop ...", flush=True)
             check(deployed, deployed.end(), report)
     except (UsageError, WanError, WanRunError) as error:
         print(f"drill: {error}", file=sys.stderr)
         return FAILED
     show(report)
     picture = args.out / "drill.png"
-    draw(deployed.book, report.events, picture)
+    draw(deployed.records, report.events, picture)
     print(f"records and logs: {args.out}/  ·  picture: {picture}")
     if args.docs is not None:
         drawn = f"images/drill-{args.algorithm}.png"
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 
 def chosen(only: str | None, minutes: int, *, quick: bool) -> dict[str, partial[None]]:
-    """What is to happen."""
+    """Return the chosen drills."""
     if quick:
         return {
             "destroy": partial(destroy, minutes=1, pace=3 * QUICK_SECONDS),

@@ -1,4 +1,4 @@
-"""What happens to the deployment, one function for each kind. Each leaves it whole, for the next."""
+"""The drills: one function per fault. Each leaves a working deployment for the next."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from spyker.protocol.facts import EpochStarted, SyncStarted, UpdateApplied
 from spyker.records import ServerResumed
 
 LIMIT = 30.0
-"""Seconds within which the rest must synchronise again."""
+"""Seconds within which the remaining servers must synchronise again."""
 PATIENCE = 90.0
-"""Seconds after which we do not wait any longer for what is promised without a time."""
+"""Seconds to wait for guarantees that name no time."""
 OPERATOR = 20.0
-"""Seconds before somebody replaces or restarts a server: longer than it takes the others to go on without it."""
+"""Seconds before an operator replaces or restarts a server: longer than the others need to continue without it."""
 MINUTE = 60.0
 LEASE = 5.5
-"""Seconds after which a server that hears of nobody starts nothing any more: suspect-after, and a little."""
+"""Seconds after which a server without heartbeats starts no synchronisation: suspect-after and a margin."""
 
 
 def after(at: float | None, since: float) -> float | None:
-    """Seconds between two times, if there was a second."""
+    """Return the seconds from ``since`` to ``at``, if there is an ``at``."""
     return None if at is None else at - since
 
 
 def rest_synchronises(deployed: Deployed, rest: list[int], since: float, report: Report, drill: str) -> float | None:
-    """Wait until the rest synchronise among themselves again, which is promised; after how many seconds they did."""
-    at = deployed.until(lambda: deployed.book.synchronised(rest, since), PATIENCE)
+    """Wait until the remaining servers synchronise again, and report it; return the seconds that it took."""
+    at = deployed.until(lambda: deployed.records.synchronised(rest, since), PATIENCE)
     took = after(at, since)
     if drill:
         kept = took is not None and took < LIMIT
@@ -41,7 +41,7 @@ def rest_synchronises(deployed: Deployed, rest: list[int], since: float, report:
 
 
 def destroy(deployed: Deployed, report: Report, minutes: int, pace: float = MINUTE) -> None:
-    """Lose a server and its disk once a minute, and replace it."""
+    """Destroy a server with its disk once a minute, and replace it."""
     for minute in range(1, minutes + 1):
         holder = minute % 3 == 0
         server = deployed.holder() if holder else (minute - 1) % len(deployed.scenario.world.regions)
@@ -57,29 +57,30 @@ def destroy(deployed: Deployed, report: Report, minutes: int, pace: float = MINU
         deployed.serve(server, "--join")
 
         def exchanged(server: int = server, rest: list[int] = rest, started: float = started) -> float | None:
-            given = [at for j in rest if (at := deployed.book.merged(j, server, started)) is not None]
-            taken = [at for j in rest if (at := deployed.book.merged(server, j, started)) is not None]
+            given = [at for j in rest if (at := deployed.records.merged(j, server, started)) is not None]
+            taken = [at for j in rest if (at := deployed.records.merged(server, j, started)) is not None]
             return max(min(given), min(taken)) if given and taken else None
 
         merged = deployed.until(exchanged, PATIENCE)
         deployed.wait_until(killed + pace)
         clients = deployed.home_clients(server)
-        updates = list(deployed.book.of(server).facts(UpdateApplied))
+        updates = list(deployed.records.of(server).facts(UpdateApplied))
         first_at, first = updates[0] if updates else (time.time(), None)
         ages = {
-            j: max((u.age for _, u in deployed.book.of(j).facts(UpdateApplied, 0, first_at)), default=0.0) for j in rest
+            j: max((u.age for _, u in deployed.records.of(j).facts(UpdateApplied, 0, first_at)), default=0.0)
+            for j in rest
         }
         loss = Loss(
             minute,
             server,
             token,
             synchronised,
-            deployed.book.gap(rest, killed, killed + pace),
+            deployed.records.gap(rest, killed, killed + pace),
             started - killed,
             after(merged, started),
             None if first is None else first.age,
             min(ages.values()),
-            deployed.book.pause(clients, killed, time.time()),
+            deployed.records.pause(clients, killed, time.time()),
             len({u.client for _, u in updates} & set(clients)),
             len(clients),
         )
@@ -95,7 +96,7 @@ def destroy(deployed: Deployed, report: Report, minutes: int, pace: float = MINU
 
 
 def judge_losses(report: Report) -> None:
-    """What is promised of all of them together."""
+    """Report the guarantees over all losses."""
     losses, drill = report.losses, "destroy"
     times = [loss.synchronised for loss in losses]
     worst = None if None in times else max(t for t in times if t is not None)
@@ -118,9 +119,9 @@ def judge_losses(report: Report) -> None:
 
 
 def kill(deployed: Deployed, report: Report) -> None:
-    """SIGKILL to whoever has the token. Its disk is kept, and it is restarted."""
+    """Kill the holder of the token with SIGKILL, and restart it with its disk."""
     server = deployed.holder()
-    life = deployed.book.of(server)
+    record = deployed.records.of(server)
     killed = deployed.signal(server, signal.SIGKILL)
     saved = latest(deployed.folder / f"state-{server}")
     assert saved is not None
@@ -131,10 +132,10 @@ def kill(deployed: Deployed, report: Report) -> None:
     deployed.wait_until(killed + OPERATOR)
     restarted = time.time()
     deployed.serve(server, "--resume")
-    merged = deployed.until(lambda: deployed.book.all_merged([server, *rest], restarted), PATIENCE)
+    merged = deployed.until(lambda: deployed.records.all_merged([server, *rest], restarted), PATIENCE)
     took = after(merged, restarted)
     report.add("kill", "restarted, it and all others merge each other", seconds(took), "they do", merged is not None)
-    resumed = [fact for _, fact in life.facts(ServerResumed, killed)]
+    resumed = [fact for _, fact in record.facts(ServerResumed, killed)]
     lost = sum(max(0, version - fact.version) for fact in resumed)
     report.add("kill", "saved updates that it lost", str(lost), "0", bool(resumed) and lost == 0)
     unsaved = sum(fact.lost_updates for fact in resumed)
@@ -143,7 +144,7 @@ def kill(deployed: Deployed, report: Report) -> None:
 
 
 def stop(deployed: Deployed, report: Report) -> None:
-    """SIGSTOP to whoever has the token, for longer than a lease, and SIGCONT."""
+    """Pause the holder of the token for longer than a lease, with SIGSTOP and SIGCONT."""
     server = deployed.holder()
     stopped = deployed.signal(server, signal.SIGSTOP)
     rest = sorted(set(deployed.running) - {server})
@@ -151,18 +152,18 @@ def stop(deployed: Deployed, report: Report) -> None:
     rest_synchronises(deployed, rest, stopped, report, "stop")
     deployed.wait_until(stopped + OPERATOR)
     woken = deployed.signal(server, signal.SIGCONT)
-    merged = deployed.until(lambda: deployed.book.all_merged([server, *rest], woken), PATIENCE)
+    merged = deployed.until(lambda: deployed.records.all_merged([server, *rest], woken), PATIENCE)
     took = after(merged, woken)
     report.add("stop", "woken, it and all others merge each other", seconds(took), "they do", merged is not None)
-    life = deployed.book.of(server)
-    news = next((at for at, _ in life.facts(EpochStarted, woken)), time.time())
-    old = sum(1 for _ in life.facts(SyncStarted, woken, news))
+    record = deployed.records.of(server)
+    news = next((at for at, _ in record.facts(EpochStarted, woken)), time.time())
+    old = sum(1 for _ in record.facts(SyncStarted, woken, news))
     report.add("stop", "synchronisations that it started with its old token", str(old), "0", old == 0)
     report.events.append((stopped, woken, f"server {server} stopped, with the token"))
 
 
 def cut_off(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
-    """The region of whoever has the token is cut off from all others, and healed."""
+    """Cut off the region of the token's holder from all others, and heal it."""
     before = time.time()
     deployed.wait(length)
     server = deployed.holder()
@@ -174,22 +175,22 @@ def cut_off(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
     rest_synchronises(deployed, rest, cut, report, "cut-off")
     deployed.wait_until(cut + length)
     healed = deployed.links_between(region, others, cut=False)
-    merged = deployed.until(lambda: deployed.book.all_merged([server, *rest], healed), PATIENCE)
-    book, life = deployed.book, deployed.book.of(server)
-    usual = len(book.synchronisations([server, *rest], before, cut))
-    during = len(book.synchronisations(rest, cut, healed))
+    merged = deployed.until(lambda: deployed.records.all_merged([server, *rest], healed), PATIENCE)
+    records, record = deployed.records, deployed.records.of(server)
+    usual = len(records.synchronisations([server, *rest], before, cut))
+    during = len(records.synchronisations(rest, cut, healed))
     said = f"{during} in {healed - cut:.0f} s, {usual} in {cut - before:.0f} s before"
     report.add("cut-off", "synchronisations of the majority", said, "they go on", during > 0)
-    longest = book.gap(rest, cut, healed)
+    longest = records.gap(rest, cut, healed)
     kept = longest < min(LIMIT, length)
     report.add("cut-off", "longest time without a merge in the majority", seconds(longest), f"< {LIMIT:g} s", kept)
-    updates = book.updates(server, cut, healed)
-    earlier = book.updates(server, before, cut)
+    updates = records.updates(server, cut, healed)
+    earlier = records.updates(server, before, cut)
     report.add(
         "cut-off", "updates of the minority's clients", f"{updates}, {earlier} before", "it serves them", updates > 0
     )
-    epochs = sum(1 for _ in life.facts(EpochStarted, cut, healed))
-    late = sum(1 for _ in life.facts(SyncStarted, cut + LEASE, healed))
+    epochs = sum(1 for _ in record.facts(EpochStarted, cut, healed))
+    late = sum(1 for _ in record.facts(SyncStarted, cut + LEASE, healed))
     report.add("cut-off", "tokens that the minority made", str(epochs), "0", epochs == 0)
     report.add("cut-off", "synchronisations that it started without a lease", str(late), "0", late == 0)
     took = after(merged, healed)
@@ -198,7 +199,7 @@ def cut_off(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
 
 
 def link(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
-    """One link between two servers is cut in both directions."""
+    """Cut the link between two servers in both directions, and heal it."""
     before = time.time()
     deployed.wait(length)
     everybody = sorted(deployed.running)
@@ -209,20 +210,20 @@ def link(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
     healed = deployed.links_between([server_place(a)], [server_place(b)], cut=False)
 
     def pair() -> float | None:
-        times = deployed.book.merged(a, b, healed), deployed.book.merged(b, a, healed)
+        times = deployed.records.merged(a, b, healed), deployed.records.merged(b, a, healed)
         return None if None in times else max(at for at in times if at is not None)
 
     merged = deployed.until(pair, PATIENCE)
-    book = deployed.book
-    usual = len(book.synchronisations(everybody, before, cut))
-    during = len(book.synchronisations(everybody, cut, healed))
+    records = deployed.records
+    usual = len(records.synchronisations(everybody, before, cut))
+    during = len(records.synchronisations(everybody, cut, healed))
     said = f"{during} in {healed - cut:.0f} s, {usual} in {cut - before:.0f} s before"
     report.add("link", "synchronisations", said, "they go on", during > 0)
-    longest = book.gap(thirds, cut, healed)
+    longest = records.gap(thirds, cut, healed)
     kept = longest < min(LIMIT, length)
     report.add("link", "longest time without a merge between the others", seconds(longest), f"< {LIMIT:g} s", kept)
-    direct = [book.merged(x, y, cut + LEASE) for x, y in ((a, b), (b, a))]
-    through = book.carried(a, b, thirds, cut, healed), book.carried(b, a, thirds, cut, healed)
+    direct = [records.merged(x, y, cut + LEASE) for x, y in ((a, b), (b, a))]
+    through = records.carried(a, b, thirds, cut, healed), records.carried(b, a, thirds, cut, healed)
     said = f"{through[0]} of {a}'s to {b}, {through[1]} of {b}'s to {a}"
     report.add("link", "models with news of one that reached the other by a third", said, "both ways", min(through) > 0)
     early = sum(at is not None and at < healed for at in direct)
@@ -233,7 +234,7 @@ def link(deployed: Deployed, report: Report, length: float = MINUTE) -> None:
 
 
 def members(deployed: Deployed, report: Report) -> None:
-    """A server is added, with a client of its own, and another is removed."""
+    """Add a server with a client of its own, and remove another server."""
     old = sorted(deployed.running)
     new, gone = max(old) + 1, old[1]
     address = deployed.prepare_one_more(new, "Tokyo")
@@ -241,14 +242,14 @@ def members(deployed: Deployed, report: Report) -> None:
     print(f"  server {new} is added", flush=True)
     deployed.command("members", "add", deployed.config(old[0]), str(new), address)
     deployed.serve(new, "--join")
-    merged = deployed.until(lambda: deployed.book.all_merged([*old, new], added), PATIENCE)
+    merged = deployed.until(lambda: deployed.records.all_merged([*old, new], added), PATIENCE)
     took = after(merged, added)
     report.add("members", "added, it and all others merge each other", seconds(took), "they do", merged is not None)
     client = deployed.scenario.client_count
     counts = list(deployed.scenario.world.clients or ())
     counts[-1] += 1
     deployed.attend(new, str(client), [new], "--set", f"world.clients={counts}")
-    trains = deployed.until(lambda: deployed.book.updates(new, added) or None, PATIENCE)
+    trains = deployed.until(lambda: deployed.records.updates(new, added) or None, PATIENCE)
     report.add("members", "a client that was added trains there", "yes" if trains else "no", "it does", bool(trains))
     removed = time.time()
     process = deployed.running.pop(gone)
@@ -269,13 +270,13 @@ def members(deployed: Deployed, report: Report) -> None:
     def settled() -> float | None:
         first: dict[int, float] = {}
         for i in rest:
-            for at, update in deployed.book.of(i).facts(UpdateApplied, removed):
+            for at, update in deployed.records.of(i).facts(UpdateApplied, removed):
                 first[update.client] = min(at, first.get(update.client, at))
         return max(first[k] for k in orphans) if orphans <= first.keys() else None
 
     at = deployed.until(settled, PATIENCE)
-    said = seconds(after(at, removed))
-    report.add("members", "all clients of the removed one train elsewhere", said, "they do", at is not None)
+    took_over = seconds(after(at, removed))
+    report.add("members", "all clients of the removed one train elsewhere", took_over, "they do", at is not None)
     report.events.append((added, added, f"server {new} added"))
     report.events.append((removed, removed, f"server {gone} removed"))
 

@@ -1,4 +1,4 @@
-"""The picture of a drill: how often every server merges, and what happened when."""
+"""The figure of a drill: merges of each server over time, and the faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from chaos.drill.book import Book
+from chaos.drill.server_records import ServerRecords
 from spyker.plots.figures import caption
 from spyker.plots.styles import BLUE, GREEN, PURPLE, SKY, VERMILION
 from spyker.protocol.facts import Merged
@@ -16,13 +16,13 @@ COLOURS = (BLUE, VERMILION, GREEN, PURPLE, SKY)
 BIN = 5.0
 
 
-def draw(book: Book, events: Sequence[tuple[float, float, str]], path: Path) -> None:
-    """A strip per server: merges in every five seconds; shaded: while something was wrong."""
-    merges: dict[int, list[float]] = {i: [] for i in sorted({life.server for life in book.lives})}
-    for life in book.lives:
-        merges[life.server] += [at for at, _ in life.facts(Merged)]
-    zero = min(life.told[0].at for life in book.lives if life.told)
-    end = max(life.told[-1].at for life in book.lives if life.told) - zero
+def draw(records: ServerRecords, events: Sequence[tuple[float, float, str]], path: Path) -> None:
+    """Draw one panel per server with its merges in every five seconds; faults are shaded."""
+    merges: dict[int, list[float]] = {i: [] for i in sorted({record.server for record in records.servers})}
+    for record in records.servers:
+        merges[record.server] += [at for at, _ in record.facts(Merged)]
+    zero = min(record.facts_read[0].at for record in records.servers if record.facts_read)
+    end = max(record.facts_read[-1].at for record in records.servers if record.facts_read) - zero
     figure = Figure(figsize=(11, 1.1 * len(merges) + 2.6), layout="constrained")
     strips = figure.subplots(len(merges), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (server, times), colour in zip(strips, merges.items(), COLOURS, strict=False):
@@ -32,11 +32,11 @@ def draw(book: Book, events: Sequence[tuple[float, float, str]], path: Path) -> 
             counts[min(bins - 1, int((at - zero) / BIN))] += 1
         axes.bar([BIN * (i + 0.5) for i in range(bins)], counts, width=BIN, color=colour, linewidth=0)
         for since, until, what in events:
-            whose = f"server {server}" in what or (what.startswith("link") and str(server) in what)
+            affected = f"server {server}" in what or (what.startswith("link") and str(server) in what)
             axes.axvspan(
                 since - zero,
                 max(until, since + 1) - zero,
-                color="0.6" if whose else "0.88",
+                color="0.6" if affected else "0.88",
                 alpha=0.6,
                 zorder=0,
                 linewidth=0,
@@ -60,6 +60,6 @@ def draw(book: Book, events: Sequence[tuple[float, float, str]], path: Path) -> 
     caption(
         figure,
         f"Merges of other servers' models in every {BIN:g} s, by server. Grey: from the fault to its end, or to the "
-        "start of the new server; darker for the server that it happened to.",
+        "start of the new server; darker for the affected server.",
     )
     figure.savefig(path, dpi=150)

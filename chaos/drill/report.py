@@ -1,4 +1,4 @@
-"""What a drill found: rows with a promise each, on the screen and as a document."""
+"""The report of a drill: one row per measurement and guarantee, on the screen and as a document."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ MARKS = {True: "yes", False: "NO", None: "–"}
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was measured."""
+    """One measurement, with the guarantee that it is compared with."""
 
     drill: str
     what: str
     measured: str
     promised: str = ""
     kept: bool | None = None
-    """None where nothing is promised."""
+    """``None``: nothing is guaranteed."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One server that was destroyed and replaced. Times are seconds."""
+    """A server that was destroyed and replaced. Times are in seconds."""
 
     minute: int
     server: int
     token: bool
     synchronised: float | None
-    """From the kill to the first merge of two others in a new synchronisation."""
+    """From the kill to the first merge between other servers in a new synchronisation."""
     gap: float
-    """The longest time without a merge between the others, up to the next kill."""
+    """Longest time without a merge between the others, up to the next kill."""
     replaced: float
-    """From the kill to the start of the new server, which waited for the others on purpose."""
+    """From the kill to the start of the replacement, which waits until the others synchronise."""
     merged: float | None
-    """From its start until it has merged another one's model, and another one its."""
+    """From its start until it has merged a model of another server, and another server one of its."""
     age: float | None
-    """Of its model, with its first update."""
+    """Age of its model after its first update."""
     lowest: float
-    """The lowest age of the others then."""
+    """Lowest age of the other servers at that time."""
     pause: float
-    """The longest time for which one of its clients was without an applied update."""
+    """Longest time without an applied update of one of its clients."""
     back: int
-    """How many of its clients were back before the next kill."""
+    """Number of its clients that returned before the next kill."""
     clients: int
 
 
 @dataclass
 class Report:
-    """Everything that was found, and when what happened, for the picture."""
+    """All measurements, and the faults with their times for the figure."""
 
     rows: list[Row] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     events: list[tuple[float, float, str]] = field(default_factory=list)
-    """From when to when, and what."""
+    """Start, end and name of each fault."""
 
     def add(self, drill: str, what: str, measured: str, promised: str = "", kept: bool | None = None) -> None:
-        """Note something, and say so if a promise is broken."""
+        """Add a row; print it if a guarantee is violated."""
         self.rows.append(Row(drill, what, measured, promised, kept))
         said = "" if kept is None else "  kept" if kept else "  BROKEN"
         print(f"    {what}: {measured}" + (f" (promised: {promised})" if promised else "") + said, flush=True)
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was."""
+        """Whether every guarantee was kept."""
         return all(row.kept is not False for row in self.rows)
 
 
@@ -81,12 +81,12 @@ LOSSES = [
 
 
 def seconds(value: float | None) -> str:
-    """A time, or that it never came."""
+    """Return a time as text; ``None`` means never."""
     return "never" if value is None else f"{value:.1f} s"
 
 
 def cells(loss: Loss) -> list[str]:
-    """A lost server as a row."""
+    """Return the table row of a lost server."""
     return [
         str(loss.minute), str(loss.server), "yes" if loss.token else "no", seconds(loss.synchronised),
         seconds(loss.gap), seconds(loss.replaced), seconds(loss.merged), "–" if loss.age is None else f"{loss.age:.0f}",
@@ -95,7 +95,7 @@ def cells(loss: Loss) -> list[str]:
 
 
 def show(report: Report) -> None:
-    """The tables on the screen."""
+    """Print the tables."""
     if report.losses:
         print_table(LOSSES, [cells(loss) for loss in report.losses], words=0)
     print_table(HEADS, [[r.drill, r.what, r.measured, r.promised, MARKS[r.kept]] for r in report.rows], words=5)
@@ -139,7 +139,7 @@ SECTION = "\n## With "
 
 
 def document(path: Path, title: str, report: Report, about: str, picture: str) -> None:
-    """Write the page, or this algorithm's section of it."""
+    """Write the page, or replace this algorithm's section in it."""
     verdict = "Every promise was kept." if report.kept else "**A promise was broken.**"
     kernel = platform.release().partition("-")[0]
     machine = f"Linux {kernel}, {os.cpu_count()} cores, Python {platform.python_version()}"

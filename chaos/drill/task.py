@@ -1,4 +1,4 @@
-"""The task ``quadratic``, whose clients number their trainings, so that each can be found in the servers' records."""
+"""The task ``quadratic`` with numbered trainings, so that each can be found in the servers' records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STEP = "step"
 
 
 class Counted(Quadratic):
-    """Says with every answer the how-manieth training of its client it is."""
+    """A ``quadratic`` task whose updates report the number of the client's training."""
 
     def train(self, client: int, weights: Vector, rate: float, step: int) -> Any:
-        """As ever, with the number."""
+        """Train, and report the number of the training."""
         return TrainingResult(super().train(client, weights, rate, step), metrics={STEP: float(step)})
 
 
 def counted(clients: int, seed: int, training: Training) -> Counted:
-    """The task for so many clients."""
+    """Create the task."""
     return Counted(Options(), clients, seed, training)

@@ -1,4 +1,4 @@
-"""What a drill reads off records: made up here, so that each promise is seen to be broken once."""
+"""The checks of a drill on made-up records, which violate each guarantee once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from chaos.drill.book import Book, Told
 from chaos.drill.checks import breaks, one_token, trainings_counted
 from chaos.drill.drills import judge_losses
 from chaos.drill.report import Loss, Report, document
+from chaos.drill.server_records import ServerRecords, TimedFact
 from spyker.protocol.facts import ClientReported, Fact, Merged, SyncStarted, TokenArrived, UpdateApplied
 from spyker.records import Follower, ServerResumed
 
 
-def book(**told: list[tuple[float, Fact]]) -> Book:
-    """``s0=[…]`` is what server 0 has written down."""
-    made = Book()
+def records(**told: list[tuple[float, Fact]]) -> ServerRecords:
+    """Return records with these facts; ``s0=[…]`` are those of server 0."""
+    made = ServerRecords()
     for name, facts in told.items():
-        life = made.begin(int(name[1]), Path("nowhere"))
-        life.told = [Told(at, fact) for at, fact in facts]
-        assert isinstance(life.follower, Follower)
+        record = made.begin(int(name[1]), Path("nowhere"))
+        record.facts_read = [TimedFact(at, fact) for at, fact in facts]
+        assert isinstance(record.follower, Follower)
     return made
 
 
@@ -38,7 +38,7 @@ def merge(server: int, peer: int, bid: int) -> Merged:
 
 
 def test_a_merge_counts_only_if_its_synchronisation_began_after_the_fault_and_among_the_others() -> None:
-    found = book(
+    found = records(
         s0=[(1.0, SyncStarted(0, 1)), (6.0, SyncStarted(0, 2))],
         s1=[(5.5, merge(1, 0, 1)), (6.5, merge(1, 2, 2)), (7.0, merge(1, 0, 2))],
         s2=[],
@@ -49,16 +49,16 @@ def test_a_merge_counts_only_if_its_synchronisation_began_after_the_fault_and_am
 
 
 def test_news_that_came_by_a_third_server() -> None:
-    """Server 2 merges a model of server 0 in synchronisation 1: it is in what server 2 sends in synchronisation 2."""
+    """Server 2 merges a model of server 0 in synchronisation 1, so its model in synchronisation 2 contains that."""
     thirds: list[tuple[float, Fact]] = [(1.0, merge(2, 0, 1)), (2.0, merge(2, 1, 2)), (3.0, merge(2, 1, 3))]
-    found = book(s0=[], s1=[(1.1, merge(1, 2, 1)), (2.1, merge(1, 2, 2)), (3.1, merge(1, 2, 3))], s2=thirds)
+    found = records(s0=[], s1=[(1.1, merge(1, 2, 1)), (2.1, merge(1, 2, 2)), (3.1, merge(1, 2, 3))], s2=thirds)
     assert found.carried(0, 1, [2], 0.0, 9.0) == 1
     assert found.carried(1, 0, [2], 0.0, 9.0) == 0
 
 
 def test_two_servers_with_one_token() -> None:
     arrived, started = (1.0, TokenArrived(0, 7)), (2.0, SyncStarted(0, 7))
-    for found, kept in ((book(s0=[arrived, started]), True), (book(s0=[arrived], s1=[started]), False)):
+    for found, kept in ((records(s0=[arrived, started]), True), (records(s0=[arrived], s1=[started]), False)):
         report = Report()
         one_token(found, report)
         assert report.kept == kept
@@ -67,36 +67,36 @@ def test_two_servers_with_one_token() -> None:
 def test_versions_that_are_missing_or_come_twice() -> None:
     one, two, three = (update(0, v, v)[:1] for v in (1, 2, 3))
     restart: list[tuple[float, Fact]] = [(4.0, ServerResumed(0, 1, 1))]
-    assert breaks(book(s0=one + two + three).of(0)) == []
-    assert breaks(book(s0=one + two + restart + two).of(0)) == []
-    assert breaks(book(s0=one + three).of(0))
-    assert breaks(book(s0=one + one).of(0))
+    assert breaks(records(s0=one + two + three).of(0)) == []
+    assert breaks(records(s0=one + two + restart + two).of(0)) == []
+    assert breaks(records(s0=one + three).of(0))
+    assert breaks(records(s0=one + one).of(0))
 
 
-def counted(tmp_path: Path, found: Book, *arrivals: float) -> tuple[int, int, int]:
+def counted(tmp_path: Path, found: ServerRecords, *arrivals: float) -> tuple[int, int, int]:
     lines = [json.dumps({"time": at, "event": "attending", "client": 0}) for at in arrivals]
     (tmp_path / "clients-0.log").write_text("\n".join(lines))
     deployed: Any = SimpleNamespace(
-        book=found, folder=tmp_path, log=lambda name, event: [json.loads(line) for line in lines]
+        records=found, folder=tmp_path, log=lambda name, event: [json.loads(line) for line in lines]
     )
     return trainings_counted(deployed)
 
 
 def test_trainings_that_are_applied_twice_or_vanish(tmp_path: Path) -> None:
-    assert counted(tmp_path, book(s0=update(0, 1, 0) + update(0, 2, 1)), 0.0) == (0, 0, 2)
-    assert counted(tmp_path, book(s0=update(0, 1, 0) + update(0, 2, 0)), 1.5)[0] == 1
-    assert counted(tmp_path, book(s0=update(0, 10, 0) + update(0, 20, 2)), 0.0) == (0, 1, 3)
-    assert counted(tmp_path, book(s0=update(0, 10, 0) + update(0, 20, 2)), 15.0) == (0, 0, 3)  # given up, knowingly
+    assert counted(tmp_path, records(s0=update(0, 1, 0) + update(0, 2, 1)), 0.0) == (0, 0, 2)
+    assert counted(tmp_path, records(s0=update(0, 1, 0) + update(0, 2, 0)), 1.5)[0] == 1
+    assert counted(tmp_path, records(s0=update(0, 10, 0) + update(0, 20, 2)), 0.0) == (0, 1, 3)
+    assert counted(tmp_path, records(s0=update(0, 10, 0) + update(0, 20, 2)), 15.0) == (0, 0, 3)  # given up, knowingly
 
 
 def test_trainings_are_counted_where_updates_are_written_down_at_the_end_of_a_round() -> None:
-    """Who answers last in a round reports after its update, and all others before."""
+    """The last client of a round reports after its update, all others before."""
     rounds: list[tuple[float, Fact]] = []
     for n in range(3):
         (_, early), (_, its) = update(0, 2 * n + 1, n)
         (_, late), (_, report) = update(1, 2 * n + 2, n + 5)
         rounds += [(n, its), (n, early), (n, late), (n, report)]
-    held = book(s0=rounds).of(0).held()
+    held = records(s0=rounds).of(0).applied_updates()
     assert [(update.client, step) for _, update, step in held] == [(0, 0), (1, 5), (0, 1), (1, 6), (0, 2), (1, 7)]
 
 

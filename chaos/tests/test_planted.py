@@ -1,4 +1,4 @@
-"""A plan of faults finds what is broken on purpose, and says what it found."""
+"""Fault plans find every planted bug, with the expected violation."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A wide-area network on one machine: a namespace per place, and between them delay, rate, loss and cut links.
+"""A wide-area network on one machine: one network namespace per place, links with delay, rate, loss and cuts.
 
-Linux, as root, with ``/dev/net/tun`` and iproute2; nothing else, in particular no netem in the kernel.
-:class:`chaos.wan.network.Network` is the way in::
+It requires Linux, root, ``/dev/net/tun`` and iproute2, but no netem in the kernel. Use
+:class:`chaos.wan.network.Network`::
 
     with Network(["Paris", "Sydney"]) as network:
         network.set("Paris", "Sydney", delay_ms=278.83, rate_mbit=100)

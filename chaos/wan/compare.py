@@ -1,6 +1,6 @@
-"""What a run looked like in one world, and how far two worlds are apart.
+"""Comparison of an emulated run with a deployed one, from their run records.
 
-Both worlds leave run records: the emulated one has a record of all servers, the real one a record for each.
+The emulated run has one record, the deployed one a record per server.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from spyker.protocol.facts import CloudRoundEnded, Merged, RoundEnded, SyncStart
 from spyker.records import Evaluated, RunRecord
 
 COUNTS, SYNCHRONISATIONS, ACCURACY = 0.05, 0.10, 0.03
-"""Worlds agree if versions, ages and bytes differ by at most 5 %, synchronisations by at most 10 % or one, and the
+"""Runs agree if versions, ages and bytes differ by at most 5 %, synchronisations by at most 10 % or one, and the
 accuracy, averaged over the run, by at most 0.03."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A run in one of the worlds, up to some time."""
+    """The measurements of a run, up to some time."""
 
     versions: dict[int, int]
     ages: dict[int, float]
@@ -29,17 +29,17 @@ class Observed:
     bytes: int
     times: list[float]
     accuracy: list[float]
-    """The mean of the servers' at each of ``times``."""
+    """The servers' mean accuracy at each of ``times``."""
     cycle: float
-    """Seconds from one update of a client to its next, on average."""
+    """Mean seconds between two updates of a client."""
 
     def reached(self, target: float) -> float | None:
-        """When the accuracy first was as good as this."""
+        """Return the first time at which the accuracy reached a target."""
         return next((t for t, a in zip(self.times, self.accuracy, strict=True) if a >= target), None)
 
 
 def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
-    """Read what happened up to a time."""
+    """Measure a run up to a time."""
     versions: dict[int, int] = {}
     ages: dict[int, float] = {}
     bids: set[int] = set()
@@ -50,10 +50,10 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
     runs = [RunRecord(folder) for folder in folders]
     zeros = [run.start.began or 0.0 for run in runs]
     for run, zero in zip(runs, zeros, strict=True):
-        # HierFAVG's cloud waits for nobody, so its record begins before there is anything to do.
+        # HierFAVG's cloud has no clients to wait for, so its record starts earlier.
         early = max(zeros) - zero if not any(run.facts(Evaluated)) else 0.0
         curve: list[tuple[float, float]] = []
-        sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations that tell
+        sent = (run.summary or {}).get("bytes", {}).get("total", 0)  # HierFAVG's cloud has no evaluations
         for t, fact, _ in run.facts():
             if t - early > until + 1e-6:
                 continue
@@ -84,7 +84,7 @@ def observe(folders: Sequence[Path], until: float, interval: float) -> Observed:
 
 
 def at(curve: list[tuple[float, float]], t: float) -> float:
-    """The value of a curve at a time, between two points on the line between them."""
+    """Return the linearly interpolated value of a curve at a time."""
     i = bisect.bisect_left(curve, (t, 0.0))
     if i == 0:
         return curve[0][1]
@@ -96,18 +96,18 @@ def at(curve: list[tuple[float, float]], t: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing compared."""
+    """One compared measurement."""
 
     what: str
     emulated: str
     real: str
     difference: str
     agrees: bool | None
-    """None where nothing is required."""
+    """``None``: no agreement is required."""
 
 
 def compare(emulated: Observed, real: Observed, targets: Sequence[float], regions: Sequence[str]) -> list[Row]:
-    """Everything that is compared, in the order in which it is shown."""
+    """Return all comparisons, in the order of the table."""
     rows = []
 
     def counts(what: str, a: float, b: float, digits: int = 0, tolerance: float | None = COUNTS) -> None:
@@ -145,7 +145,7 @@ def compare(emulated: Observed, real: Observed, targets: Sequence[float], region
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table."""
+    """Return the rows as a Markdown table."""
     marks = {True: "yes", False: "**no**", None: "–"}
     lines = ["| | emulated | real | difference | agree |", "|---|---:|---:|---:|---|"]
     lines += [f"| {r.what} | {r.emulated} | {r.real} | {r.difference} | {marks[r.agrees]} |" for r in rows]

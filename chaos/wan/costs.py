@@ -1,9 +1,8 @@
-"""What the real world costs that a scenario says nothing of, measured, so that the prediction can be told.
+"""Measured costs of a deployment that scenarios do not contain; the prediction includes them.
 
-Three things take time in the real world. From an update to a client's next one there are, besides training and
-latency, gRPC and TLS on both sides and whatever else the machine was busy with. Every word from one server to another
-waits until a checkpoint that contains it is on the disk. And where everybody waits for everybody, a round begins with a
-model to each client, one after the other.
+Three costs add to training and latency. Between two updates of a client, gRPC, TLS and other processes of the machine
+take time. A message from one server to another waits until a checkpoint that contains it is on disk. In algorithms
+with rounds, a round starts with a model to each client, one after the other.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ class Costs:
     """In milliseconds."""
 
     update: float
-    """From an update to the same client's next one, beyond what the scenario says."""
+    """Milliseconds between two updates of a client, beyond the scenario's."""
     saving: float
-    """From a server's word to another server's hearing it, beyond the latency."""
+    """Milliseconds of a message between servers, beyond the latency."""
     sending: float
-    """For each client whose model leaves at the beginning of a round."""
+    """Milliseconds per client whose model is sent at the start of a round."""
 
 
 def measure(spyker: Sequence[Path], fedavg: Path, scenario: Scenario) -> Costs:
-    """Read them off the records of a run of Spyker, one for each server, and of a run of FedAvg."""
+    """Compute the costs from the records of a run of Spyker, one per server, and of a run of FedAvg."""
     update, saving = of_spyker(spyker, scenario)
     return Costs(update, saving, of_fedavg(fedavg, scenario, update))
 
 
 def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
-    """What a round takes beyond the slowest client, for each client, in milliseconds."""
+    """Return the duration of a round beyond the slowest client, in milliseconds per client."""
     latency, training, server = latency_seconds(scenario.world), delays(scenario), scenario.world.server_region
     counts = scenario.world.clients
     assert counts is not None
@@ -56,7 +55,7 @@ def of_fedavg(record: Path, scenario: Scenario, update: float) -> float:
 
 
 def of_spyker(records: Sequence[Path], scenario: Scenario) -> tuple[float, float]:
-    """``update`` and ``saving``."""
+    """Return ``update`` and ``saving``."""
     latency, training = latency_seconds(scenario.world), delays(scenario)
     runs = [RunRecord(folder) for folder in records]
     began = [run.start.began or 0.0 for run in runs]
@@ -83,7 +82,7 @@ def of_spyker(records: Sequence[Path], scenario: Scenario) -> tuple[float, float
 
 
 def with_costs(scenario: Scenario, costs: Costs) -> Scenario:
-    """The scenario with these costs in it, where the emulated world has a place for them."""
+    """Return the scenario with these costs, as far as it has settings for them."""
     slower = tuple(1000 * seconds + costs.update for seconds in delays(scenario))
     scenario = replace(scenario, training=replace(scenario.training, delay_ms=slower))
     places = scenario.placement()
@@ -91,7 +90,7 @@ def with_costs(scenario: Scenario, costs: Costs) -> Scenario:
     average = scenario.world.average_ms + costs.sending * busiest
     scenario = replace(scenario, world=replace(scenario.world, average_ms=average))
     if scenario.chosen.topology is Topology.SINGLE:
-        return scenario  # nobody waits for a checkpoint
+        return scenario  # no server waits for a checkpoint
     assert scenario.world.latency_ms is not None
     farther = tuple(
         tuple(ms if i == j else ms + costs.saving for j, ms in enumerate(row))

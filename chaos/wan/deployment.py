@@ -1,7 +1,6 @@
-"""A scenario deployed for real in a network of namespaces: a process per server, and one per region with its clients.
+"""Deployment of a scenario in network namespaces: one process per server, and one per region for its clients.
 
-Every server has a place of its own, and so have the clients of every region, so that the latency within a region, too,
-is on the way between them.
+Each server and the clients of each region have a place of their own, so that the latency within a region applies too.
 """
 
 from __future__ import annotations
@@ -25,35 +24,34 @@ from spyker.net.server_config import DeploymentOptions, write_config
 ROOT = Path(__file__).parents[2]
 SPYKER = (sys.executable, "-m", "spyker.cli.main")
 CLIENT_PORT, PEER_PORT = 7000, 7100
-MARGIN = 3.0  # seconds that servers go on after what is compared, so that the first to end disturbs nobody
-PATIENCE = 90.0  # seconds for everybody to start, and again to end
+MARGIN = 3.0  # seconds that servers run beyond the compared time, so that the first one to end affects nothing
+PATIENCE = 90.0  # seconds for all processes to start, and again to end
 
 
 class WanRunError(RuntimeError):
-    """A process of the deployment failed; says which, and where its log is."""
+    """A process of the deployment failed; the message names the process and its log."""
 
 
 def server_place(server: int) -> str:
-    """Where a server is."""
+    """Return the place of a server."""
     return f"server-{server}"
 
 
 def clients_place(region: int) -> str:
-    """Where the clients of a region are."""
+    """Return the place of a region's clients."""
     return f"clients-{region}"
 
 
 def places(scenario: Scenario) -> dict[str, int]:
-    """All places that a scenario needs, and the region of each."""
+    """Return all places that a scenario needs, and the region of each."""
     regions, of_servers = range(len(scenario.world.regions)), scenario.placement().server_regions
     return {server_place(i): r for i, r in enumerate(of_servers)} | {clients_place(r): r for r in regions}
 
 
 def shape(network: Network, scenario: Scenario) -> None:
-    """Give every link the scenario's latency and bandwidth.
+    """Set the scenario's latency and bandwidth on every link.
 
-    In the emulated world each client has a link of its own; here the clients of a region share one that is as wide as
-    theirs together.
+    In an emulation each client has a link of its own; here the clients of a region share one with the bandwidth of all.
     """
     latency, regions = latency_seconds(scenario.world), places(scenario)
     counts = scenario.world.clients
@@ -72,10 +70,12 @@ def shape(network: Network, scenario: Scenario) -> None:
 
 
 def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
-    """Run a scenario for as long as it says.
+    """Run a scenario for its duration.
 
-    Returns the records of the servers, and the bytes that crossed the network, with everything that TCP and TLS add to
-    them. Each record counts its time from its server's own beginning.
+    Returns:
+        The records of the servers, each with times since its server started, and the bytes that crossed the network,
+        including those of TCP and TLS.
+
     """
     with Network(list(places(scenario))) as network, ExitStack() as stack:
         shape(network, scenario)
@@ -96,25 +96,25 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
             return start(place, command, log)
 
         regions = range(len(scenario.world.regions))
-        # A server begins with its last client. So the last client of each region is started first, before there is a
-        # server, stopped when it has noticed, and let go, all at the same moment, when everybody else is there.
+        # A server starts when its last client has connected. So the last client of each region is started before the
+        # servers, paused once it has tried to connect, and resumed, all at once, when all others are connected.
         last = {f"last-{r}": attend(r, clients_of(scenario, r)[-1:], clients_place(r), f"last-{r}") for r in regions}
-        wait_for_word("disconnected", last, folder, then=signal.SIGSTOP)
+        wait_for_event("disconnected", last, folder, then=signal.SIGSTOP)
         names = [server_place(i) for i in scenario.placement().servers]
         servers = {name: start(name, ["serve", f"{name}.toml"], name) for name in names}
-        wait_for_word("listening", servers, folder)
+        wait_for_event("listening", servers, folder)
         clients = {}
         for r in regions:
             others = clients_of(scenario, r)[:-1]
             if others:
                 clients[clients_place(r)] = attend(r, others, clients_place(r), clients_place(r))
-                wait_for_word("attending", {clients_place(r): clients[clients_place(r)]}, folder, len(others))
+                wait_for_event("attending", {clients_place(r): clients[clients_place(r)]}, folder, len(others))
         for process in last.values():
             process.send_signal(signal.SIGCONT)
         clients |= last
         ending = {name: servers[name] for name in list(servers)[: len(scenario.placement().learners)]} | clients
         wait_for_end(ending, folder, 2 * PATIENCE + scenario.duration + MARGIN)
-        for process in servers.values():  # HierFAVG's cloud has no reason of its own to end
+        for process in servers.values():  # HierFAVG's cloud does not end by itself
             process.terminate()
         wait_for_end(servers, folder, PATIENCE)
         carried = sum(link["bytes"] for link in network.links().values())
@@ -122,16 +122,16 @@ def deploy(scenario: Scenario, folder: Path) -> tuple[list[Path], int]:
 
 
 def clients_of(scenario: Scenario, region: int) -> range:
-    """The clients of a region, whichever server they have."""
+    """Return the clients of a region."""
     counts = scenario.world.clients
     assert counts is not None
     return range(sum(counts[:region]), sum(counts[: region + 1]))
 
 
 def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -> list[Path]:
-    """Write scenario, certificates and configurations. Returns where the servers will leave records.
+    """Write scenario, certificates and configurations; return the folders of the servers' records.
 
-    ``deploy`` goes into every server's section, in place of what is chosen here.
+    ``deploy`` overrides keys in every server's section.
     """
     folder.mkdir(parents=True)
     places = scenario.placement()
@@ -160,14 +160,14 @@ def prepare(scenario: Scenario, folder: Path, network: Network, **deploy: Any) -
     return [folder / f"record-{i}" for i in range(count)]
 
 
-def wait_for_word(
+def wait_for_event(
     event: str,
     processes: dict[str, subprocess.Popen[bytes]],
     folder: Path,
     times: int = 1,
     then: signal.Signals | None = None,
 ) -> None:
-    """Return when the log of every process has an event so many times; each is sent a signal as soon as it has."""
+    """Wait until the log of every process has an event this many times; then send each process a signal, if given."""
     deadline, word = time.monotonic() + PATIENCE, f'"event": "{event}"'.encode()
     waiting = dict(processes)
     while waiting:
@@ -177,12 +177,12 @@ def wait_for_word(
                 if then is not None:
                     process.send_signal(then)
             elif process.poll() is not None or time.monotonic() > deadline:
-                raise failure(name, folder, f"has not said {event!r}")
+                raise failure(name, folder, f"has not logged {event!r}")
         time.sleep(0.02)
 
 
 def wait_for_end(processes: dict[str, subprocess.Popen[bytes]], folder: Path, seconds: float) -> None:
-    """Return when every process has ended well."""
+    """Wait until every process has ended with exit code 0."""
     deadline = time.monotonic() + seconds
     waiting = dict(processes)
     while waiting:
@@ -197,7 +197,7 @@ def wait_for_end(processes: dict[str, subprocess.Popen[bytes]], folder: Path, se
 
 
 def failure(name: str, folder: Path, what: str) -> WanRunError:
-    """An error with the last words of a process."""
+    """Return an error with the last lines of a process's log."""
     log = folder / f"{name}.log"
     last = log.read_text("utf-8", "replace").splitlines()[-5:]
-    return WanRunError("\n".join([f"{name} {what}; its log is {log} and ends so:", *last]))
+    return WanRunError("\n".join([f"{name} {what}; its log is {log} and ends with:", *last]))

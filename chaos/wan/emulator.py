@@ -1,10 +1,10 @@
 """The process between the namespaces: takes packets from each TUN device and puts them into another when they are due.
 
-It is started by :class:`chaos.wan.network.Network`, which hands it the open devices, and does one thing only: packets
-keep their times although it is Python, as long as it gets its processor when a packet is due. So it asks for real-time
-priority, or at least for a better nice value, and never waits for anything but packets, due times and orders.
+:class:`chaos.wan.network.Network` starts it and passes the open devices. Delays are accurate as long as the process
+gets a processor when a packet is due. It therefore asks for real-time priority, or at least for a better nice value,
+and waits for nothing but packets, due times and commands.
 
-Orders come as JSON objects, one a line, over a Unix socket: ``{"do": "set", "from": 0, "to": 1, "delay": 0.1}``,
+Commands are JSON objects, one per line, over a Unix socket: ``{"do": "set", "from": 0, "to": 1, "delay": 0.1}``,
 ``cut``, ``heal``, ``links``. Each is answered with one line. End of file on standard input ends the process.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 from chaos.wan.links import Links
 
 LARGEST = 65_536
-BATCH = 32  # packets taken from one device before due packets of all get their turn
+BATCH = 32  # packets read from one device before due packets are forwarded
 REAL_TIME_PRIORITY = 10
 SHAPES = ("delay", "rate", "loss")
 
@@ -36,7 +36,7 @@ class Emulator:
         self.links = Links(len(devices))
         self.speaking: dict[int, tuple[socket.socket, bytearray]] = {}
         self.strangers = 0
-        """Packets for nobody, such as IPv6's multicasts."""
+        """Packets without a receiver here, such as IPv6 multicasts."""
 
     def serve(self) -> None:
         """Forward until standard input ends."""
@@ -68,12 +68,12 @@ class Emulator:
                     os.write(self.devices[place], packet)
 
     def take(self, descriptor: int, source: int) -> None:
-        """Take what a device has, up to a batch."""
+        """Read packets from a device, up to a batch."""
         places = len(self.devices)
         for _ in range(BATCH):
             try:
                 packet = os.read(descriptor, LARGEST)
-            except OSError:  # there is nothing more
+            except OSError:  # no more packets
                 return
             target = packet[18] - 1 if packet[0] >> 4 == 4 else -1
             if 0 <= target < places and target != source:
@@ -82,7 +82,7 @@ class Emulator:
                 self.strangers += 1
 
     def hear(self, descriptor: int) -> None:
-        """Read orders from a connection and obey those that are complete."""
+        """Read commands from a connection, and carry out the complete ones."""
         connection, text = self.speaking[descriptor]
         data = connection.recv(LARGEST)
         if not data:
@@ -101,7 +101,7 @@ class Emulator:
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do what an order says."""
+        """Carry out a command."""
         match order["do"]:
             case "set":
                 link = self.links.links[order["from"]][order["to"]]
@@ -120,33 +120,33 @@ class Emulator:
                     "links": [[{n: getattr(link, n) for n in shown} for link in row] for row in self.links.links],
                 }
             case unknown:
-                raise ValueError(f"there is no order {unknown!r}")
+                raise ValueError(f"there is no command {unknown!r}")
         return {}
 
 
-def be_punctual() -> None:
-    """Take precedence over everything that computes, as far as this process may."""
+def raise_priority() -> None:
+    """Raise the priority of this process as far as permitted."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REAL_TIME_PRIORITY))
     except OSError:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, -15)
     gc.collect()
-    gc.disable()  # nothing here refers to itself, and a collection takes longer than a packet may wait
+    gc.disable()  # there are no reference cycles, and a collection would delay packets
 
 
 def scheduling() -> str:
-    """How the operating system treats this process."""
+    """Return the scheduling of this process."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO:
         return "real-time"
     return f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"
 
 
 def main() -> None:
-    """Emulate with the devices and the listening socket whose descriptors are the arguments."""
+    """Forward packets; the arguments are the descriptors of the devices and of the listening socket."""
     orders, *devices = map(int, sys.argv[1:])
-    be_punctual()
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C reaches the whole group; the parent says when to end
+    raise_priority()
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C reaches the whole group; the parent ends this process
         Emulator(devices, socket.socket(fileno=orders)).serve()
 
 

@@ -1,4 +1,4 @@
-"""The picture of `make wan`: accuracy against time, the two worlds over each other."""
+"""The figure of `make wan`: accuracy over time, emulated and deployed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spyker.plots.styles import line_styles
 
 
 def draw(runs: Mapping[str, tuple[Observed, Observed]], about: str, path: Path) -> None:
-    """One panel per algorithm, by its title: emulated and real; and below them what they are ``about``."""
+    """Draw one panel per algorithm with both curves; the caption begins with ``about``."""
     figure = Figure(figsize=(3.4 * len(runs) if len(runs) > 1 else 6.5, 3.6), layout="constrained")
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (title, (emulated, real)), look in zip(panels, runs.items(), line_styles(list(runs)), strict=True):
@@ -27,5 +27,5 @@ def draw(runs: Mapping[str, tuple[Observed, Observed]], about: str, path: Path) 
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="lower right")
     panels[0].set_ylabel("accuracy, mean of the servers")
-    caption(figure, f"{about}. Lines: mean of the servers, in the emulated world and in real processes.")
+    caption(figure, f"{about}. Lines: mean of the servers, in an emulation and with real processes.")
     figure.savefig(path, dpi=150)

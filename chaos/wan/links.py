@@ -1,8 +1,8 @@
-"""What happens to a packet between two places: it waits for its turn, travels, or is lost.
+"""Links between places: packets are queued, delayed or lost.
 
-Each ordered pair of places is one FIFO link, with the rule of the emulated world's links: a packet of b bytes that
-comes at t starts at max(t, when the link is free), occupies the link for 8b / rate, and arrives one delay later. Here
-is no clock: whoever asks says what time it is.
+Each ordered pair of places is one FIFO link, with the rule of :mod:`spyker.sim.links`: a packet of b bytes that is sent
+at t starts at max(t, when the link is free), occupies the link for 8b / rate, and arrives one delay later. There is no
+clock here: callers pass the time.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import heapq
 import random
 from dataclasses import dataclass, field
 
-BUFFER_SECONDS = 1.0  # a link with more than this waiting for its turn drops what comes, as a router does
+BUFFER_SECONDS = 1.0  # a link with more queued than this drops packets, as a router does
 
 
 @dataclass(slots=True)
 class Link:
-    """One direction between two places, and what passed through it so far."""
+    """One direction between two places, with its counters."""
 
     delay: float = 0.0
     rate: float = 0.0
-    """Bits per second; 0 is no limit."""
+    """Bits per second; 0: unlimited."""
     loss: float = 0.0
     """The probability that a packet is lost."""
     is_cut: bool = False
     free: float = field(default=0.0, repr=False)
     last: float = field(default=0.0, repr=False)
-    """When the packet that was taken last arrives: none overtakes it, even if the delay has become shorter."""
+    """Arrival time of the last packet; later packets do not overtake it, even if the delay has become shorter."""
     cuts: int = field(default=0, repr=False)
     packets: int = 0
     bytes: int = 0
     lost: int = 0
-    """By chance, to a cut, or because too many were waiting."""
+    """Number of packets lost at random, by a cut, or because the queue was full."""
 
 
 class Links:
-    """All links between so many places, and the packets that are under way."""
+    """All links between places, and the packets in flight."""
 
     def __init__(self, places: int, seed: int = 0) -> None:
         self.links = [[Link() for _ in range(places)] for _ in range(places)]
@@ -44,7 +44,7 @@ class Links:
         self._taken = 0
 
     def send(self, now: float, source: int, target: int, packet: bytes) -> None:
-        """A packet comes to a link. It will be among those that :meth:`arrived` returns, or is lost."""
+        """Send a packet: :meth:`arrived` returns it later, or it is lost."""
         link = self.links[source][target]
         start = max(now, link.free)
         if link.is_cut or start - now > BUFFER_SECONDS or (link.loss and self._random.random() < link.loss):
@@ -56,15 +56,15 @@ class Links:
         heapq.heappush(self._under_way, (due, self._taken, target, link, link.cuts, packet))
 
     def next_arrival(self) -> float | None:
-        """When the next packet is due, if one is under way."""
+        """Return the time at which the next packet is due, if one is in flight."""
         return self._under_way[0][0] if self._under_way else None
 
     def arrived(self, now: float) -> list[tuple[int, bytes]]:
-        """The packets that are due, each with the place it goes to."""
+        """Return the packets that are due, each with its destination."""
         due = []
         while self._under_way and self._under_way[0][0] <= now:
             _, _, target, link, cuts, packet = heapq.heappop(self._under_way)
-            if cuts != link.cuts:  # the link was cut while it was under way
+            if cuts != link.cuts:  # the link was cut while the packet was in flight
                 link.lost += 1
                 continue
             link.packets += 1
@@ -73,7 +73,7 @@ class Links:
         return due
 
     def cut(self, source: int, target: int) -> None:
-        """Lose everything on this link from now on, also what is under way."""
+        """Lose all packets on this link from now on, including those in flight."""
         link = self.links[source][target]
         link.is_cut = True
         link.cuts += 1

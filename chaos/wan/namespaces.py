@@ -1,8 +1,8 @@
-"""Network namespaces with a TUN device each: making them, entering them, and leaving nothing behind.
+"""Network namespaces with a TUN device each: creation, entering and removal.
 
-The namespaces of one network carry its name, and the network holds a lock on a file of that name for as long as its
-process lives. A name whose lock is free belongs to nobody any more: :func:`remove_leftovers` ends what still runs in
-its namespaces and deletes them. A TUN device goes with the process that has it open.
+The namespaces of one network carry its name, and the network holds a lock on a file of that name while its process
+runs. A name whose lock is free is abandoned: :func:`remove_leftovers` ends the processes in its namespaces and deletes
+them. A TUN device disappears with the process that has it open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFIX = "spyker-wan-"
 RUN = Path("/run/spyker-wan")
 LOCK = "lock"
 NAMESPACES = Path("/run/netns")
-ETC = Path("/etc/netns")  # what ip netns exec lays over /etc, by namespace
+ETC = Path("/etc/netns")  # files that ip netns exec mounts over /etc, by namespace
 TUN = Path("/dev/net/tun")
 DEVICE = "wan"
 MTU = 1500
@@ -41,11 +41,11 @@ IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 
 
 class WanError(RuntimeError):
-    """The network cannot be made; says what is missing."""
+    """The network cannot be created; the message says why."""
 
 
-def why_not() -> str | None:
-    """What keeps this machine from having a network of namespaces, or None."""
+def missing_requirement() -> str | None:
+    """Return what this machine lacks for a network of namespaces, or ``None``."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -62,7 +62,7 @@ def why_not() -> str | None:
 
 
 def ip(*arguments: str) -> str:
-    """Run iproute2's ip."""
+    """Run the command ``ip``."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise WanError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
@@ -71,7 +71,7 @@ def ip(*arguments: str) -> str:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Nobody else claims a name or removes leftovers meanwhile."""
+    """Exclude other processes from claiming names and removing leftovers."""
     RUN.mkdir(parents=True, exist_ok=True)
     with RUN.with_suffix(".lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ def alone() -> Iterator[None]:
 
 
 class Claim:
-    """A name for a network that nobody else has, and that is known to be abandoned once this process is gone."""
+    """A unique name of a network. It counts as abandoned once this process has ended."""
 
     def __init__(self) -> None:
         self.name = secrets.token_hex(3)
@@ -90,17 +90,17 @@ class Claim:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def namespace(self, place: int) -> str:
-        """What the namespace of a place is called."""
+        """Return the name of a place's namespace."""
         return f"{PREFIX}{self.name}-{place}"
 
     def release(self) -> None:
-        """Give the name back."""
+        """Release the name."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._file.close()
 
 
 def remove_leftovers() -> list[str]:
-    """Remove the namespaces of networks whose process is gone. Returns their names."""
+    """Remove the namespaces of networks whose process has ended; return their names."""
     removed = []
     with alone():
         names = existing(PREFIX)
@@ -109,7 +109,7 @@ def remove_leftovers() -> list[str]:
             folder = RUN / network
             folder.mkdir(exist_ok=True)
             with contextlib.suppress(OSError), (folder / LOCK).open("a") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process runs
                 abandoned = [name for name in names if name.startswith(f"{PREFIX}{network}-")]
                 delete(abandoned)
                 removed += abandoned
@@ -118,12 +118,12 @@ def remove_leftovers() -> list[str]:
 
 
 def existing(prefix: str) -> list[str]:
-    """The namespaces whose names begin so."""
+    """Return the namespaces with this prefix."""
     return sorted(p.name for p in NAMESPACES.glob(f"{prefix}*")) if NAMESPACES.is_dir() else []
 
 
 def create(name: str, address: str, network: str) -> int:
-    """Make a namespace with one TUN device, give it an address, and return the device's file descriptor."""
+    """Create a namespace with one TUN device and an address; return the device's file descriptor."""
     ip("netns", "add", name)
     descriptor = inside(name, open_tun)
     for arguments in (
@@ -137,21 +137,21 @@ def create(name: str, address: str, network: str) -> int:
 
 
 def write_hosts(name: str, hosts: Mapping[str, str]) -> None:
-    """Let processes in a namespace know these names, and localhost."""
+    """Write the hosts file of a namespace: these names, and localhost."""
     (ETC / name).mkdir(parents=True, exist_ok=True)
     lines = [f"{address} {host}\n" for host, address in {"localhost": "127.0.0.1", **hosts}.items()]
     (ETC / name / "hosts").write_text("".join(lines))
 
 
 def open_tun() -> int:
-    """A new TUN device in the namespace of the calling thread."""
+    """Create a TUN device in the namespace of the calling thread."""
     descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), IFF_TUN | IFF_NO_PI))
     return descriptor
 
 
 def delete(names: Sequence[str]) -> None:
-    """End whatever runs in some namespaces and delete them."""
+    """Delete namespaces, after all processes in them have been ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         running = [pid for name in names for pid in pids(name)]
         for pid in running:
@@ -166,14 +166,14 @@ def delete(names: Sequence[str]) -> None:
 
 
 def pids(name: str) -> list[int]:
-    """The processes in a namespace, without those that have ended and wait to be collected."""
+    """Return the processes in a namespace, without zombies."""
     with contextlib.suppress(WanError):
         return [int(word) for word in ip("netns", "pids", name).split() if not is_zombie(int(word))]
     return []
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether a process has ended already."""
+    """Return whether a process is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -181,11 +181,11 @@ def is_zombie(pid: int) -> bool:
 
 
 def inside(name: str, do: Callable[[], T]) -> T:
-    """Do something in a namespace, such as opening a socket, which then stays there."""
+    """Call a function in a namespace; a socket that it opens stays there."""
     done: list[T] = []
     failed: list[BaseException] = []
 
-    def work() -> None:  # a thread of its own, since entering a namespace moves the calling thread for good
+    def work() -> None:  # in a new thread: entering a namespace is permanent for the calling thread
         try:
             with open(NAMESPACES / name) as file:
                 libc = ctypes.CDLL(None, use_errno=True)

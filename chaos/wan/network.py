@@ -1,4 +1,4 @@
-"""A network of places, each a namespace of its own, whose links can be changed and cut while it runs."""
+"""A network of places, one namespace each. Its links can be changed and cut while it runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from chaos.wan.namespaces import (
     delete,
     existing,
     inside,
+    missing_requirement,
     remove_leftovers,
-    why_not,
     write_hosts,
 )
 
@@ -34,13 +34,13 @@ MOST_PLACES = 250
 
 
 class Network:
-    """A context manager: inside it the network exists, afterwards nothing of it is left.
+    """A context manager that creates the network, and removes it at the end.
 
-    What an earlier one left behind because it was killed is removed first.
+    It first removes namespaces that killed processes have left.
     """
 
     def __init__(self, places: Sequence[str], hosts: Mapping[str, str] | None = None) -> None:
-        """``hosts`` gives places names that their processes can look up: name, place."""
+        """``hosts`` maps host names, which processes in the network can look up, to places."""
         if not 2 <= len(places) <= MOST_PLACES or len(set(places)) < len(places):
             raise WanError(f"a network has from 2 to {MOST_PLACES} places with distinct names, not {list(places)}")
         self.places = list(places)
@@ -48,15 +48,15 @@ class Network:
         self._processes: list[subprocess.Popen[Any]] = []
 
     def __enter__(self) -> Self:
-        """Make the namespaces and start forwarding. At first links have no delay and no limit."""
-        problem = why_not()
+        """Create the namespaces and start forwarding. Links have no delay and no limit yet."""
+        problem = missing_requirement()
         if problem is not None:
             raise WanError(problem)
         remove_leftovers()
         self._stack = contextlib.ExitStack()
         self._claim = Claim()
         self._stack.callback(self._claim.release)
-        with self._stack:  # until everything stands
+        with self._stack:  # if the rest fails
             self._build()
             self._stack = self._stack.pop_all()
         return self
@@ -64,8 +64,8 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End every process that runs in the network, the emulator, and the namespaces."""
-        # Another Ctrl-C must not interrupt the cleaning up.
+        """End all processes in the network and the emulator, and delete the namespaces."""
+        # Another Ctrl-C must not interrupt the cleanup.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main_thread() else None
         try:
             self._stack.close()
@@ -82,7 +82,7 @@ class Network:
             if self.hosts:
                 write_hosts(self.namespace(place), self.hosts)
         self.control = self._claim.folder / "control"
-        """Where orders are taken; see :mod:`chaos.wan.emulator`."""
+        """Address of the emulator's socket for commands; see :mod:`chaos.wan.emulator`."""
         listening = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(str(self.control))
         listening.listen()
@@ -92,14 +92,14 @@ class Network:
             stdin=subprocess.PIPE,
             pass_fds=passed,
             cwd=Path(__file__).parents[2],
-            start_new_session=True,  # Ctrl-C is for us: packets flow until we have ended everybody
+            start_new_session=True,  # this process handles Ctrl-C: packets are forwarded until all others have ended
         )
         self._stack.callback(self._end_emulator)
         self._orders = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         self._orders.connect(str(self.control))
         self._answers = self._stack.enter_context(self._orders.makefile("rb"))
         self.scheduling: str = self._order("links")["scheduling"]
-        """How the emulator is scheduled: ``real-time``, or its nice value."""
+        """Scheduling of the emulator: ``real-time``, or its nice value."""
 
     def _end_emulator(self) -> None:
         assert self._emulator.stdin is not None
@@ -116,11 +116,11 @@ class Network:
             process.wait()
 
     def namespace(self, place: str) -> str:
-        """The name that ``ip netns`` has for a place."""
+        """Return the name of a place's namespace, for ``ip netns``."""
         return self._claim.namespace(self._number(place))
 
     def address(self, place: str) -> str:
-        """The IPv4 address of a place."""
+        """Return the IPv4 address of a place."""
         return f"{ADDRESSES}.{self._number(place) + 1}.1"
 
     def _number(self, place: str) -> int:
@@ -129,13 +129,13 @@ class Network:
         return self.places.index(place)
 
     def run(self, place: str, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
-        """Start a process in a place. ``options`` are those of :class:`subprocess.Popen`."""
+        """Start a process in a place; ``options`` are passed to :class:`subprocess.Popen`."""
         process = subprocess.Popen(["ip", "netns", "exec", self.namespace(place), *map(str, command)], **options)
         self._processes.append(process)
         return process
 
     def inside(self, place: str, do: Callable[[], T]) -> T:
-        """Do something in a place, such as opening a socket, which then stays there."""
+        """Call a function in a place; a socket that it opens stays there."""
         return inside(self.namespace(place), do)
 
     def set(
@@ -147,7 +147,7 @@ class Network:
         rate_mbit: float | None = None,
         loss: float | None = None,
     ) -> None:
-        """Change the link from one place to another: what is given, from the next packet on."""
+        """Change the given properties of the link from one place to another, from the next packet on."""
         order = {
             "delay": None if delay_ms is None else delay_ms / 1000,
             "rate": None if rate_mbit is None else rate_mbit * 1e6,
@@ -159,7 +159,7 @@ class Network:
         self._link_order("set", source, target, **{name: v for name, v in order.items() if v is not None})
 
     def cut(self, source: str, target: str) -> None:
-        """Cut the link from one place to another; the other direction stays."""
+        """Cut the link from one place to another, not the other direction."""
         self._link_order("cut", source, target)
 
     def heal(self, source: str, target: str) -> None:
@@ -167,7 +167,7 @@ class Network:
         self._link_order("heal", source, target)
 
     def links(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """What each link is set to and what passed through it: ``packets``, ``bytes``, ``lost``."""
+        """Return the settings and counters of each link: ``packets``, ``bytes``, ``lost``."""
         rows = self._order("links")["links"]
         return {(a, b): rows[i][j] for i, a in enumerate(self.places) for j, b in enumerate(self.places) if a != b}
 
@@ -189,5 +189,5 @@ class Network:
 
 
 def is_main_thread() -> bool:
-    """Whether signal handlers may be set here."""
+    """Return whether this thread may set signal handlers."""
     return threading.current_thread() is threading.main_thread()

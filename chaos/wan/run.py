@@ -1,8 +1,8 @@
-"""Run a scenario in both worlds, the real one in network namespaces, and say whether they agree.
+"""Run a scenario as emulation and as deployment in network namespaces, and check whether the two agree.
 
     python -m chaos.wan.run [SCENARIO] [--algorithms A,B] [--duration S] [--out DIR] [--docs FILE]
 
-As root. Exit codes: 0 the worlds agree, 1 they do not, 2 it could not be tried.
+As root. Exit codes: 0 they agree, 1 they do not, 2 the comparison could not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chaos.wan.compare import Observed, Row, as_markdown, compare, observe
 from chaos.wan.costs import Costs, measure, with_costs
 from chaos.wan.deployment import WanRunError, deploy
 from chaos.wan.figure import draw
-from chaos.wan.namespaces import WanError, why_not
+from chaos.wan.namespaces import WanError, missing_requirement
 from spyker.algorithms.builtin import ALGORITHMS, OF_THE_PAPER
 from spyker.config.scenario import Scenario, dump, load
 from spyker.engines.start_engine import start_engine
@@ -39,20 +39,20 @@ MEASURING_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """One algorithm in both worlds."""
+    """The emulation and the deployment of one algorithm."""
 
     title: str
     emulated: Observed
     real: Observed
     rows: list[Row]
     apart: float
-    """Seconds between the first server's beginning and the last one's."""
+    """Seconds between the starts of the first and the last server."""
     carried: int
-    """Bytes that crossed the network, with what TCP and TLS add."""
+    """Bytes that crossed the network, including those of TCP and TLS."""
 
     @property
     def agree(self) -> bool:
-        """Whether the worlds agree in everything that is required."""
+        """Whether all required comparisons agree."""
         return all(row.agrees is not False for row in self.rows)
 
 
@@ -61,13 +61,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos.wan.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("scenario", nargs="?", type=Path, default=HERE / "scenario.toml")
     default = ",".join(OF_THE_PAPER)
-    parser.add_argument("--algorithms", default=default, metavar="A,B,…", help="default: those of the paper")
-    parser.add_argument("--duration", type=float, metavar="S", help="real seconds for each")
+    parser.add_argument("--algorithms", default=default, metavar="A,B,…", help="default: the paper's algorithms")
+    parser.add_argument("--duration", type=float, metavar="S", help="seconds for each algorithm")
     parser.add_argument("--out", type=Path, default=Path("runs/wan"), metavar="DIR", help="default: runs/wan, replaced")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="also write the tables into this document")
     args = parser.parse_args(arguments)
     try:
-        problem = why_not()
+        problem = missing_requirement()
         if problem is not None:
             raise WanError(problem)
         overrides = {} if args.duration is None else {"duration": args.duration}
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
         shutil.rmtree(args.out, ignore_errors=True)
         out = args.out.absolute()
         costs = measure_costs(scenario, out / "costs")
-        outcomes = [both_worlds(replace(scenario, algorithm=name), costs, out / name) for name in names]
+        outcomes = [run_both(replace(scenario, algorithm=name), costs, out / name) for name in names]
     except (UsageError, WanError, WanRunError) as error:
         print(f"wan: {error}", file=sys.stderr)
         return FAILED
@@ -91,14 +91,14 @@ def main(arguments: list[str]) -> int:
         document(args.docs, scenario, costs, outcomes, picture)
         print(f"tables: {args.docs}")
     verdict = all(outcome.agree for outcome in outcomes)
-    print("The two worlds agree." if verdict else "The two worlds do NOT agree.")
+    print("Emulation and deployment agree." if verdict else "Emulation and deployment do NOT agree.")
     return AGREE if verdict else DISAGREE
 
 
 def measure_costs(scenario: Scenario, out: Path) -> Costs:
-    """Short runs that are not compared: what the real world costs on this machine, at this time."""
+    """Measure the costs of a deployment on this machine in short runs, which are not compared."""
     short = replace(scenario, duration=min(MEASURING_SECONDS, scenario.duration))
-    print(f"Measuring what the real world costs, 2 × {short.duration:g} s ...", flush=True)
+    print(f"Measuring the costs of a deployment, 2 × {short.duration:g} s ...", flush=True)
     spyker, _ = deploy(replace(short, algorithm="spyker"), out / "spyker")
     fedavg, _ = deploy(replace(short, algorithm="fedavg"), out / "fedavg")
     costs = measure(spyker, fedavg[0], short)
@@ -107,21 +107,21 @@ def measure_costs(scenario: Scenario, out: Path) -> Costs:
 
 
 def describe(costs: Costs) -> str:
-    """The costs in a sentence."""
+    """Describe the costs in a sentence."""
     return (
-        "Measured in runs of their own and put into the prediction, beyond what the scenario says: "
-        f"{costs.update:.1f} ms from an update to the same client's next one, {costs.saving:.1f} ms from one server to "
-        f"another, and {costs.sending:.1f} ms for each model that leaves at the beginning of a round."
+        f"Measured in separate runs and added to the prediction: {costs.update:.1f} ms between two updates of a "
+        f"client, {costs.saving:.1f} ms per message between servers, and {costs.sending:.1f} ms for each model that "
+        "is sent at the start of a round."
     )
 
 
-def both_worlds(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
-    """One algorithm: first the real world, then the prediction, which does not care how busy the machine is."""
+def run_both(scenario: Scenario, costs: Costs, out: Path) -> Outcome:
+    """Run an algorithm deployed, then emulated; the load of the machine affects only the deployment."""
     title = scenario.chosen.title
     print(f"{title}: {scenario.duration:g} s in network namespaces ...", flush=True)
     records, carried = deploy(scenario, out / "real")
     began = [RunRecord(folder).start.began or 0.0 for folder in records[: len(scenario.placement().learners)]]
-    print(f"{title}: the same in the emulated world ...", flush=True)
+    print(f"{title}: the same in the emulator ...", flush=True)
     emulate(with_costs(scenario, costs), out / "emulated")
     interval = scenario.evaluation.interval
     emulated = observe([out / "emulated"], scenario.duration, interval)
@@ -149,17 +149,17 @@ def emulate(scenario: Scenario, out: Path) -> None:
 
 
 def summary(outcome: Outcome) -> str:
-    """One algorithm in a sentence."""
-    verdict = "the two worlds agree" if outcome.agree else "the two worlds do **not** agree"
+    """Describe the outcome of one algorithm."""
+    verdict = "emulation and deployment agree" if outcome.agree else "emulation and deployment do **not** agree"
     ratio = outcome.carried / outcome.real.bytes
     return (
-        f"**{outcome.title}**: {verdict}. The servers began within {outcome.apart:.2f} s of each other. With all that "
-        f"TCP, TLS and gRPC add, {ratio:.2f} times the bytes of the messages crossed the network, from start to end.\n"
+        f"**{outcome.title}**: {verdict}. The servers started within {outcome.apart:.2f} s of each other. Including "
+        f"TCP, TLS and gRPC, {ratio:.2f} times the bytes of the messages crossed the network, from start to end.\n"
     )
 
 
 def document(path: Path, scenario: Scenario, costs: Costs, outcomes: list[Outcome], picture: Path) -> None:
-    """Write what was measured between the marks of a document, and the picture beside its others."""
+    """Write the tables between the marks of a document, and the figure into its image folder."""
     text = path.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -171,14 +171,14 @@ def document(path: Path, scenario: Scenario, costs: Costs, outcomes: list[Outcom
     measured = [
         f"{scenario.client_count} clients in {', '.join(world.regions)}, {scenario.duration:g} s for each algorithm, "
         f"on {os.cpu_count()} cores. {describe(costs)}\n",
-        "![Accuracy against time in both worlds](images/wan.png)\n",
+        "![Accuracy over time, emulated and deployed](images/wan.png)\n",
         *(summary(outcome) + "\n" + as_markdown(outcome.rows) for outcome in outcomes),
     ]
     path.write_text(before + BEGIN + "\n\n" + "\n".join(measured) + "\n" + END + after, "utf-8")
 
 
 def as_program(main: Callable[[list[str]], int]) -> NoReturn:
-    """SIGTERM and SIGHUP go through every ``finally``, as Ctrl-C does: nothing stays behind."""
+    """Run a program so that SIGTERM and SIGHUP run every ``finally``, as Ctrl-C does."""
 
     def end_in_good_order(number: int, frame: object) -> None:
         raise SystemExit(128 + number)

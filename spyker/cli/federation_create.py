@@ -65,7 +65,7 @@ def add_create(actions: Any) -> None:
         help="a client: letters, digits and dashes; repeat the option for each client",
     )  # fmt: skip
     parser.add_argument(
-        "--clients", type=count, metavar="N", help="total number of clients; those without a name are client-K"
+        "--clients", type=count, metavar="N", help="total number of clients; a client without a name is called client-K"
     )
     parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
     parser.add_argument(
@@ -209,7 +209,7 @@ def add_helpers(servers: dict[str, Any], texts: Sequence[str]) -> None:
 
 
 def client_names(names: Sequence[str], total: int | None) -> list[str]:
-    """Return the names of all clients; those that have none are called ``client-K``."""
+    """Return the names of all clients; a client without a name is called ``client-K``."""
     if not names and total is None:
         raise UsageError("--client", "is missing", "Name the clients, or give their number with --clients")
     total = len(names) if total is None else total

@@ -32,7 +32,9 @@ def add_scenario_options(parser: argparse.ArgumentParser, *, algorithm: bool, en
     parser.add_argument(
         "--clients", type=int, metavar="N", help="total number of clients, spread evenly over the regions"
     )
-    parser.add_argument("--duration", type=float, metavar="S", help="length of the run in virtual seconds")
+    parser.add_argument(
+        "--duration", type=float, metavar="S", help="length of the run in seconds, virtual ones if emulated"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all random numbers")
     parser.add_argument(
         "--preset", default="paper", metavar="P", help=f"defaults for keys that are not set: {' or '.join(PRESETS)}"

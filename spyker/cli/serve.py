@@ -56,8 +56,8 @@ def add_serve(commands: Any) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="verify configuration, certificates, addresses and folders, and end: with exit code 0 if this server "
-        "could start here, otherwise with 2 and what is wrong; changes nothing",
+        help="check configuration, certificates, addresses and folders, then exit: with code 0 if this server "
+        "could start here, otherwise with code 2 and the problem; changes nothing",
     )
     add_dashboard(parser)
     add_data_dir(parser)
@@ -119,8 +119,8 @@ def add_join(commands: Any) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="verify certificate, servers, code and data, train once, and end: with exit code 0 if this client could "
-        "take part, otherwise with 2 and what is wrong; changes nothing",
+        help="check certificate, servers, code and data, train once, then exit: with code 0 if this client could take "
+        "part, otherwise with code 2 and the problem; changes nothing",
     )
     parser.add_argument(
         "--allow-other-code",

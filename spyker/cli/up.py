@@ -20,16 +20,7 @@ from spyker.api.run import short
 from spyker.cli.codes import INTERRUPTED
 from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
-from spyker.cli.options import (
-    ALGORITHM_HELP,
-    SCENARIO_HELP,
-    TASK_HELP,
-    add_data_dir,
-    add_flower,
-    add_models,
-    add_set,
-    scenario_arguments,
-)
+from spyker.cli.options import add_models, add_scenario_options, scenario_arguments
 from spyker.cli.output import add_json
 from spyker.cli.run import show_run
 from spyker.errors import UsageError
@@ -46,28 +37,15 @@ from spyker.tasks.registry import check_code, task_spec
 def add_up(commands: Any) -> None:
     """``spyker up``."""
     parser = commands.add_parser("up", help="run a deployment on this machine: servers and clients as processes")
-    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO", help=SCENARIO_HELP)
-    parser.add_argument("--algorithm", metavar="A", help=ALGORITHM_HELP)
-    parser.add_argument("--task", metavar="T", help=TASK_HELP)
-    add_flower(parser)
-    parser.add_argument(
-        "--clients", type=int, metavar="N", help="total number of clients, spread evenly over the regions"
-    )
-    parser.add_argument("--duration", type=float, metavar="S", help="length of the run in seconds")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random numbers")
+    add_scenario_options(parser, algorithm=True, engine=False)
     parser.add_argument("--paced", action="store_true", help="delay trainings to at least training.delay-ms")
     parser.add_argument("--insecure", action="store_true", help="no TLS instead of temporary certificates")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="folder to keep configurations, certificates, states and logs in"
     )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the run record; default: a new folder in runs/"
-    )
     parser.add_argument("--overwrite", action="store_true", help="replace the record in --out")
     add_models(parser)
     add_dashboard(parser)
-    add_data_dir(parser)
-    add_set(parser)
     add_json(parser)
     examples(
         parser,

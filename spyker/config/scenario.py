@@ -105,8 +105,8 @@ class Evaluation:
     interval: float = parameter(1.0, "virtual seconds between evaluations", above=0)
     by: str | None = parameter(
         None,
-        "who evaluates: servers, with central test data; clients, each with its own test data; or both; unset: those "
-        "that have test data, and clients with a held-out part of their data if nobody has",
+        "where models are evaluated: servers, with central test data; clients, each with its own test data; or both; "
+        "unset: wherever there is test data; if there is none, clients with a held-out part of their data",
         choices=(SERVERS, CLIENTS, BOTH),
     )
     holdout: float = parameter(

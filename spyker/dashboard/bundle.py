@@ -1,4 +1,4 @@
-"""What the browser receives: the static files of the dashboard, their bundle for the report, and JSON."""
+"""Content for the browser: the static files of the dashboard, their bundle for the report, and JSON."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def state_payload(state: RunState, world: RunTopology) -> dict[str, Any]:
 
 
 def by_clients_payload(state: RunState) -> dict[str, Any] | None:
-    """Return the clients' evaluations as a browser is told them."""
+    """Return the clients' evaluations as they are sent to the browser."""
     if not state.by_clients:
         return None
     found = combined_by_clients([state.by_clients[by] for by in sorted(state.by_clients)])

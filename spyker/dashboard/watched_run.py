@@ -265,7 +265,7 @@ class WatchedRun:
 
 
 class ThinnedList:
-    """A list of approximately limited length, of whose optional items only every n-th is kept."""
+    """A list of approximately limited length, which keeps every n-th optional item."""
 
     def __init__(self, limit: int) -> None:
         self.items: list[Any] = []

@@ -45,7 +45,7 @@ class TrainJob:
     examples: int | None = None
     metrics: Mapping[str, float] | None = None
     evaluation: ClientEvaluation | None = None
-    left: bytes | None = None
+    new_state: bytes | None = None
     """The client's state after this training."""
     error: ClientTrainingError | None = None
     """Error of a failed training, raised when the result is awaited, so at the same time with any engine."""
@@ -60,7 +60,7 @@ class TrainJob:
         """Store the result."""
         if isinstance(answer, TrainingResult):
             self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
-            self.left = cast("bytes | None", answer.state)  # pickled by CheckedTask
+            self.new_state = cast("bytes | None", answer.state)  # pickled by CheckedTask
             self.evaluation = answer.evaluation
         else:
             self.result = answer

@@ -41,41 +41,41 @@ class Worker(ABC):
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.orders: deque[QueuedJob] = deque()  # in flight
+        self.in_flight: deque[QueuedJob] = deque()
         self.ready = True  # to be given jobs
         self.losses = 0  # since it last finished a job
 
-    def takes(self, job: Job) -> bool:
+    def accepts(self, job: Job) -> bool:
         """Return whether the worker can accept this job now."""
-        return self.ready and len(self.orders) < DEPTH
+        return self.ready and len(self.in_flight) < DEPTH
 
     @abstractmethod
-    def begin(self) -> None:
-        """Start, or start again after :meth:`end`."""
+    def start(self) -> None:
+        """Start, or start again after :meth:`stop`."""
 
     @abstractmethod
-    def give(self, job: Job) -> None:
-        """Send a job, which is already the last of ``orders``."""
+    def send(self, job: Job) -> None:
+        """Send a job, which the caller has appended to ``in_flight``."""
 
     @abstractmethod
-    def take(self) -> None:
-        """Receive a message of the worker, usually the result of the first of ``orders``."""
+    def receive(self) -> None:
+        """Receive one message of the worker: usually the result of the first job of ``in_flight``."""
 
     @abstractmethod
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the worker; its running job is discarded."""
 
     def failed(self, error: TaskError) -> None:
         """Store the error of a training until it is due; any other error ends the run."""
-        job = self.next_job()
+        job = self.finished_job()
         if not isinstance(job, TrainJob) or not isinstance(error, ClientTrainingError):
             raise error
         job.error = error
 
-    def next_job(self) -> Job:
-        """Return the job of the first of ``orders``, whose result has arrived."""
+    def finished_job(self) -> Job:
+        """Remove and return the first job of ``in_flight``, whose result has arrived."""
         self.losses = 0
-        return self.orders.popleft().job
+        return self.in_flight.popleft().job
 
 
 W = TypeVar("W", bound=Worker)
@@ -89,10 +89,10 @@ class PoolEngine(Engine, Generic[W]):
         self._waiting: list[QueuedJob] = []
         self._submitted = 0
         for worker in workers:
-            worker.begin()
+            worker.start()
 
     @abstractmethod
-    def having_news(self, *, wait: bool) -> Iterable[W]:
+    def with_messages(self, *, wait: bool) -> Iterable[W]:
         """Return the workers with a message; with ``wait``, block until there is one."""
 
     def submit(self, job: Job, due: float) -> None:
@@ -129,25 +129,25 @@ class PoolEngine(Engine, Generic[W]):
     def close(self) -> None:
         """Stop the workers."""
         for worker in self.workers:
-            worker.end()
+            worker.stop()
 
     def _step(self, *, wait: bool) -> None:
-        for worker in self.having_news(wait=wait):
+        for worker in self.with_messages(wait=wait):
             try:
-                worker.take()
+                worker.receive()
             except WorkerLostError as loss:
                 self._replace(worker, loss)
-        self._feed()
+        self._assign()
 
-    def _feed(self) -> None:
+    def _assign(self) -> None:
         while self._waiting:
-            worker = min(self.workers, key=lambda w: len(w.orders) if w.ready else DEPTH)
-            if not worker.takes(self._waiting[0].job):
+            worker = min(self.workers, key=lambda w: len(w.in_flight) if w.ready else DEPTH)
+            if not worker.accepts(self._waiting[0].job):
                 return
             order = heapq.heappop(self._waiting)
-            worker.orders.append(order)
+            worker.in_flight.append(order)
             try:
-                worker.give(order.job)
+                worker.send(order.job)
             except WorkerLostError as loss:
                 self._replace(worker, loss)
 
@@ -157,8 +157,8 @@ class PoolEngine(Engine, Generic[W]):
         if worker.losses == MAX_LOSSES:
             raise WorkerCrashedError(f"{loss}, {MAX_LOSSES} times without a finished job in between") from None
         print(f"spyker: warning: {loss}; a new worker replaces it", file=sys.stderr)
-        for order in worker.orders:
+        for order in worker.in_flight:
             heapq.heappush(self._waiting, order)
-        worker.orders.clear()
-        worker.end()
-        worker.begin()
+        worker.in_flight.clear()
+        worker.stop()
+        worker.start()

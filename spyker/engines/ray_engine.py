@@ -39,10 +39,10 @@ class TrainingActor:
 
     task: CheckedTask
 
-    def make(self, recipe: TaskSpec) -> None:
+    def make(self, spec: TaskSpec) -> None:
         """Create the task. Not in the constructor, so that errors of the task are reported as such."""
         keep_memory()
-        self.task = recipe.guarded()
+        self.task = spec.guarded()
         single_threaded()
 
     def train(
@@ -94,17 +94,17 @@ class ObjectStore:
 class RayWorker(Worker):
     """A worker that is an actor of a Ray cluster."""
 
-    def __init__(self, number: int, recipe: TaskSpec, store: ObjectStore) -> None:
+    def __init__(self, number: int, spec: TaskSpec, store: ObjectStore) -> None:
         super().__init__(number)
-        self._recipe, self._store = recipe, store
+        self._spec, self._store = spec, store
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Create the actor. It is ready when it is scheduled and has created the task."""
         self.ready = False
         self.actor = ray.remote(num_cpus=1)(TrainingActor).remote()
-        self.answers = deque([self.actor.make.remote(self._recipe)])  # references, in the order of the calls
+        self.answers = deque([self.actor.make.remote(self._spec)])  # references, in the order of the calls
 
-    def give(self, job: Job) -> None:
+    def send(self, job: Job) -> None:
         """Send the actor a job."""
         if isinstance(job, SizeJob):
             self.answers.append(self.actor.size.remote(job.client))
@@ -116,7 +116,7 @@ class RayWorker(Worker):
         else:
             self.answers.append(self.actor.evaluate.remote(weights, job.states))
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Receive the first result, copied out of the read-only object store."""
         try:
             answer = ray.get(self.answers.popleft())
@@ -132,7 +132,7 @@ class RayWorker(Worker):
         if not self.ready:
             self.ready = True
             return
-        job = self.next_job()
+        job = self.finished_job()
         if isinstance(job, SizeJob):
             job.result = answer
         elif not isinstance(job, TrainJob):
@@ -142,7 +142,7 @@ class RayWorker(Worker):
         else:
             job.finish(np.array(answer))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Kill the actor."""
         ray.kill(self.actor)
 
@@ -154,13 +154,13 @@ class RayWorker(Worker):
 class RayEngine(PoolEngine[RayWorker]):
     """An engine with ``count`` actors of a Ray cluster; default: one per CPU of the cluster."""
 
-    def __init__(self, recipe: TaskSpec, count: int | None = None, address: str | None = None) -> None:
+    def __init__(self, spec: TaskSpec, count: int | None = None, address: str | None = None) -> None:
         self._own = connect(address, count)
         self.store = ObjectStore()
         count = count or max(1, int(ray.cluster_resources().get("CPU", 0)))
-        super().__init__([RayWorker(i, recipe, self.store) for i in range(count)])
+        super().__init__([RayWorker(i, spec, self.store) for i in range(count)])
 
-    def having_news(self, *, wait: bool) -> Iterable[RayWorker]:
+    def with_messages(self, *, wait: bool) -> Iterable[RayWorker]:
         """Return the workers whose first result has arrived or failed."""
         first = {worker.answers[0]: worker for worker in self.workers if worker.answers}
         if not wait:

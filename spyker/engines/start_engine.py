@@ -41,16 +41,16 @@ def start_engine(
     """
     check(workers, engine, ray_address)
     check_memory([scenario])
-    plan = task_spec(scenario)
-    task = plan.make()
+    spec = task_spec(scenario)
+    task = spec.make()
     count = available_cores() if workers is None else workers
     if task.trivial or count == 0:
         return task, InProcessEngine(task)
     if task.by_value:
-        plan = replace(plan, choice=replace(plan.choice, given=ByValue(task)))
+        spec = replace(spec, choice=replace(spec.choice, given=ByValue(task)))
     if engine == "ray":
-        return task, start_ray(plan, workers, ray_address)
-    return task, ProcessPoolEngine(plan, task.initial().size, count)
+        return task, start_ray(spec, workers, ray_address)
+    return task, ProcessPoolEngine(spec, task.initial().size, count)
 
 
 def check(workers: int | None, engine: str, ray_address: str | None) -> None:
@@ -69,9 +69,9 @@ def check(workers: int | None, engine: str, ray_address: str | None) -> None:
         raise UsageError("--ray-address", f"is not allowed with the engine {show(engine)}", "Add --engine ray")
 
 
-def start_ray(plan: TaskSpec, workers: int | None, address: str | None) -> Engine:
+def start_ray(spec: TaskSpec, workers: int | None, address: str | None) -> Engine:
     """Start workers on a Ray cluster."""
     require("--engine ray", "ray")
     from spyker.engines.ray_engine import RayEngine  # slow to import
 
-    return RayEngine(plan, workers, address)
+    return RayEngine(spec, workers, address)

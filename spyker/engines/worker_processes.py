@@ -47,31 +47,31 @@ SMALL = 16_384  # bytes that fit into a pipe without a reader
 class WorkerProcess(Worker):
     """A worker process on this machine."""
 
-    def __init__(self, number: int, recipe: TaskSpec, parameters: int) -> None:
+    def __init__(self, number: int, spec: TaskSpec, parameters: int) -> None:
         super().__init__(number)
-        self._recipe, self._parameters = recipe, parameters
+        self._spec, self._parameters = spec, parameters
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the process."""
         context = multiprocessing.get_context("spawn")
-        self.given = self.taken = 0  # results come in order, so both sides use slots in turn
+        self.sent = self.received = 0  # results come in order, so both sides use slots in turn
         self.pipe, theirs = context.Pipe()
         memory = context.RawArray(ctypes.c_float, DEPTH * self._parameters)
         self.slots = _slots(memory)
-        self.process = context.Process(target=_serve, args=(theirs, memory, self._recipe), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, memory, self._spec), daemon=True)
         spawn(self.process)
         theirs.close()
 
-    def takes(self, job: Job) -> bool:
+    def accepts(self, job: Job) -> bool:
         """Return whether the job can be sent without a deadlock: a large state waits until the worker reads."""
-        large = len(_carried(job)) > SMALL
-        return super().takes(job) and not (large and self.orders)
+        large = len(_pickled_states(job)) > SMALL
+        return super().accepts(job) and not (large and self.in_flight)
 
-    def give(self, job: Job) -> None:
+    def send(self, job: Job) -> None:
         """Copy the weights to shared memory and send the job."""
         if not isinstance(job, SizeJob):
-            np.copyto(self.slots[self.given % DEPTH], job.weights)
-        self.given += 1
+            np.copyto(self.slots[self.sent % DEPTH], job.weights)
+        self.sent += 1
         if isinstance(job, TrainJob):
             kind = TRAIN_AND_EVALUATE if job.evaluate else TRAIN
             order = ORDER.pack(kind, job.client, job.rate, job.step, job.age)
@@ -80,11 +80,11 @@ class WorkerProcess(Worker):
         else:
             order = ORDER.pack(EVALUATE, 0, 0.0, 0, 0.0)
         try:
-            self.pipe.send_bytes(order + _carried(job))
+            self.pipe.send_bytes(order + _pickled_states(job))
         except OSError:
             raise self._exit_error() from None
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Receive the result of the oldest job."""
         try:
             answer = self.pipe.recv_bytes()
@@ -93,13 +93,13 @@ class WorkerProcess(Worker):
         kind, score = ANSWER.unpack_from(answer)
         if kind == BROKEN:
             raise TaskError(answer[ANSWER.size :].decode())
-        slot = self.slots[self.taken % DEPTH]
-        self.taken += 1
+        slot = self.slots[self.received % DEPTH]
+        self.received += 1
         if kind == FAILED:
             text, reason = msgspec.msgpack.decode(answer[ANSWER.size :])
             self.failed(TaskError(text) if reason is None else ClientTrainingError(text, reason))
             return
-        job = self.next_job()
+        job = self.finished_job()
         if isinstance(job, SizeJob):
             job.result = int(score)
         elif not isinstance(job, TrainJob):
@@ -112,7 +112,7 @@ class WorkerProcess(Worker):
         else:
             job.finish(slot.copy())
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End the process."""
         self.pipe.close()
         self.process.terminate()
@@ -132,11 +132,11 @@ class WorkerProcess(Worker):
 class ProcessPoolEngine(PoolEngine[WorkerProcess]):
     """An engine with a fixed number of worker processes."""
 
-    def __init__(self, recipe: TaskSpec, parameters: int, count: int) -> None:
+    def __init__(self, spec: TaskSpec, parameters: int, count: int) -> None:
         self._large = FLOAT32.itemsize * parameters > KEPT_BYTES
         if self._large:
             reuse_memory()
-        super().__init__([WorkerProcess(i, recipe, parameters) for i in range(count)])
+        super().__init__([WorkerProcess(i, spec, parameters) for i in range(count)])
 
     def close(self) -> None:
         """Stop the processes, and release the memory of large models."""
@@ -144,7 +144,7 @@ class ProcessPoolEngine(PoolEngine[WorkerProcess]):
         if self._large:
             reuse_memory(reuse=False)
 
-    def having_news(self, *, wait: bool) -> Iterable[WorkerProcess]:
+    def with_messages(self, *, wait: bool) -> Iterable[WorkerProcess]:
         """Return the workers whose pipe has a message or is broken."""
         by_pipe: dict[Any, WorkerProcess] = {worker.pipe: worker for worker in self.workers}
         return [by_pipe[pipe] for pipe in multiprocessing.connection.wait(by_pipe, None if wait else 0)]
@@ -155,7 +155,7 @@ def _slots(memory: Any) -> list[Vector]:
     return list(np.frombuffer(memory, np.float32).reshape(DEPTH, -1))
 
 
-def _carried(job: Job) -> bytes:
+def _pickled_states(job: Job) -> bytes:
     """Return the pickled states that a job carries."""
     if isinstance(job, TrainJob):
         return job.state or b""
@@ -164,14 +164,14 @@ def _carried(job: Job) -> bytes:
     return b"" if job.states is None else msgspec.msgpack.encode(job.states)
 
 
-def _serve(pipe: Connection, memory: Any, recipe: TaskSpec) -> None:
+def _serve(pipe: Connection, memory: Any, spec: TaskSpec) -> None:
     """Run jobs in the worker process until the pipe is closed."""
     allow_processes()
     keep_memory()
     slots, turn = _slots(memory), 0
     with contextlib.suppress(EOFError, OSError):  # the pipe was closed
         try:
-            task = recipe.guarded()
+            task = spec.guarded()
         except TaskError as error:
             pipe.send_bytes(ANSWER.pack(BROKEN, 0.0) + str(error).encode(errors="replace"))
             return

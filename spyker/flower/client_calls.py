@@ -1,7 +1,7 @@
 """Calls of a ``ClientApp`` as Flower would make them: a message and a context in, a message out.
 
-Both kinds of app are called alike: those with ``@app.train()`` and ``@app.evaluate()``, and those with a ``client_fn``,
-whose records have other names.
+Apps with ``@app.train()`` and ``@app.evaluate()`` and apps with a ``client_fn`` are called in the same way; only the
+names of the records differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClientReply:
     metrics: Mapping[str, float]
     examples: int | None
     state: bytes | None
-    """What it keeps in ``context.state``, if anything."""
+    """The serialised ``context.state``; ``None`` if it is empty."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class ClientAppCaller:
     run_config: Config
     node_config: Config
     names: tuple[str, str] = NEW_NAMES
-    """Of the records with arrays and configuration, in what an app with ``@app.train()`` is sent."""
+    """Names of the records with arrays and configuration in messages to an app with ``@app.train()``."""
     legacy: bool = field(init=False)
 
     def __post_init__(self) -> None:

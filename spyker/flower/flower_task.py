@@ -24,7 +24,7 @@ from spyker.flower.client_calls import ClientAppCaller, ClientReply, seed_all
 from spyker.flower.initial_arrays import as_arrays
 from spyker.flower.learning_rate import KEYS, AppLearningRate, find_rate, rate_entries
 from spyker.flower.project import find_project, read_pairs
-from spyker.flower.server_app import ServerAppSetup, ask, ask_client
+from spyker.flower.server_app import ServerAppSetup, first_model_of_client, run_server_app
 from spyker.flower.setup_file import read_setup, write_setup
 from spyker.tasks.task import ClientEvaluation, Metric, Task, TrainingResult
 from spyker.vectors import Vector
@@ -55,10 +55,10 @@ def make(options: Any, clients: int, seed: int, set_rate: float | None) -> Task:
     caller = make_caller(options, clients, seed)
     server = options.server or find_project(options.app).server
     if options.setup is not None:
-        told = read_setup(Path(options.setup))
+        setup = read_setup(Path(options.setup))
     else:
-        told = ServerAppSetup() if server is None else ask(find(server, "task.server", ServerApp), caller)
-    return FlowerTask(options, caller, told, first_model(options, caller, told), set_rate)
+        setup = ServerAppSetup() if server is None else run_server_app(find(server, "task.server", ServerApp), caller)
+    return FlowerTask(options, caller, setup, first_model(options, caller, setup), set_rate)
 
 
 def make_caller(options: Any, clients: int, seed: int) -> ClientAppCaller:
@@ -68,16 +68,16 @@ def make_caller(options: Any, clients: int, seed: int) -> ClientAppCaller:
     return ClientAppCaller(find_app(options), clients, seed, run_config, node_config)
 
 
-def unpickle(options: Any, clients: int, seed: int, told: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
+def unpickle(options: Any, clients: int, seed: int, setup: bytes, first: Mapping[str, NDArray]) -> FlowerTask:
     """Create a copy of a task in another process, without running the ServerApp again."""
-    return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(told), first)
+    return FlowerTask(options, make_caller(options, clients, seed), pickle.loads(setup), first)
 
 
-def first_model(options: Any, caller: ClientAppCaller, told: ServerAppSetup) -> Mapping[str, NDArray]:
+def first_model(options: Any, caller: ClientAppCaller, setup: ServerAppSetup) -> Mapping[str, NDArray]:
     """Return the initial model."""
     if options.model is not None:
         return as_arrays(options.model, caller)
-    arrays = told.arrays or ask_client(caller)
+    arrays = setup.arrays or first_model_of_client(caller)
     if arrays is None:
         raise UsageError(
             "task.app",
@@ -96,25 +96,25 @@ class FlowerTask(Task):
         self,
         options: Any,
         caller: ClientAppCaller,
-        told: ServerAppSetup,
+        setup: ServerAppSetup,
         first: Mapping[str, NDArray],
         set_rate: float | None = None,
     ) -> None:
-        self.options, self.caller, self.told = options, caller, told
-        caller.names = told.names
+        self.options, self.caller, self.setup = options, caller, setup
+        caller.names = setup.names
         try:
             self.arrays = NamedArrays.of(first)
         except ArrayMismatchError as error:
             reason, remedy = error.args
             raise UsageError("task.app", f"{options.app} is not allowed: {reason}", remedy) from None
         self.layout, self.buffers = self.arrays.layout, self.arrays.buffers
-        self.judge = self._choose_judge()
-        self.evaluates_states = self.evaluation_needs_clients = self.judge == "clients"
+        self.evaluator = self._choose_evaluator()
+        self.evaluates_states = self.evaluation_needs_clients = self.evaluator == "clients"
         server = options.server or find_project(options.app).server
-        places = {f"the train config of {server}": told.train or {}, "the run config": caller.run_config}
+        places = {f"the train config of {server}": setup.train or {}, "the run config": caller.run_config}
         found = find_rate(options.rate_key, places)
         self.rate = None if found is None else found.value
-        self.notes = (self._rate_note(set_rate, found), self._judge_note(server))
+        self.notes = (self._rate_note(set_rate, found), self._evaluation_note(server))
 
     def _rate_note(self, set_rate: float | None, found: AppLearningRate | None) -> str:
         """Describe the learning rate and its source."""
@@ -125,11 +125,11 @@ class FlowerTask(Task):
             return f"learning rate: {found.value:g}, as {found.key} in {found.place}"
         return f"learning rate: {set_rate:g}, as training.rate is set; the app has {found.key} = {found.value:g}"
 
-    def _judge_note(self, server: str | None) -> str:
+    def _evaluation_note(self, server: str | None) -> str:
         """Describe the evaluation."""
-        if self.judge == "server":
+        if self.evaluator == "server":
             return f"evaluation: on the server, by the evaluate_fn of {server}"
-        if self.judge == "clients":
+        if self.evaluator == "clients":
             return f"evaluation: by the clients, each with its own data ({self._evaluators} of {self.caller.clients})"
         return "evaluation: none (task.evaluate)"
 
@@ -139,24 +139,24 @@ class FlowerTask(Task):
         return min(self.options.evaluate_clients or self.caller.clients, self.caller.clients)
 
     def write_setup(self, path: Path) -> None:
-        """Write what a client needs of the ServerApp's results."""
-        write_setup(path, self.told, dict(self.arrays.first))
+        """Write the ServerApp's results that a client needs."""
+        write_setup(path, self.setup, dict(self.arrays.first))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ServerApp's results; the ClientApp is imported again by name."""
         try:
-            told = cloudpickle.dumps(replace(self.told, arrays=None))
+            setup = cloudpickle.dumps(replace(self.setup, arrays=None))
         except Exception as error:
             raise UsageError(
                 "task.server",
                 f"its evaluate_fn cannot be sent to worker processes ({error})",
                 "Train without them (--workers 0), or have the clients evaluate (task.evaluate)",
             ) from None
-        return unpickle, (self.options, self.caller.clients, self.caller.seed, told, dict(self.arrays.first))
+        return unpickle, (self.options, self.caller.clients, self.caller.seed, setup, dict(self.arrays.first))
 
-    def _choose_judge(self) -> str:
+    def _choose_evaluator(self) -> str:
         wanted = self.options.evaluate
-        able = {"server": self.told.judge is not None, "clients": self._clients_can_evaluate, "none": True}
+        able = {"server": self.setup.evaluate_fn is not None, "clients": self._clients_can_evaluate, "none": True}
         if wanted == "auto":
             return next(name for name, possible in able.items() if possible)
         if not able[wanted]:
@@ -196,7 +196,7 @@ class FlowerTask(Task):
         self, client: int, weights: Vector, rate: float, step: int, age: float = 0.0, state: bytes | None = None
     ) -> TrainingResult:
         """Train with the app."""
-        key, config = self.options.rate_key, dict(self.told.train or {})
+        key, config = self.options.rate_key, dict(self.setup.train or {})
         config |= rate_entries(key, config, rate)
         config |= {key or KEYS[0]: rate, RATE: rate, AGE: age, ROUND: step + 1}
         run_config = rate_entries(key, self.caller.run_config, rate)
@@ -216,12 +216,12 @@ class FlowerTask(Task):
         which = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         return (
             f"{self.options.app} returned numbers that are not finite in {which}. Look at its training and data; if "
-            f"it uses the rate that it is told as {self.options.rate_key or KEYS[0]!r}, lower training.rate"
+            f"it uses the rate that is sent as {self.options.rate_key or KEYS[0]!r}, lower training.rate"
         )
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float:
         """Evaluate a model with the app, and return the metric."""
-        if self.judge == "none":
+        if self.evaluator == "none":
             return float("nan")
         numbers = self.numbers(weights, states or {})
         name = self._metric_among(numbers).name
@@ -237,22 +237,22 @@ class FlowerTask(Task):
     def numbers(self, weights: Vector, states: Mapping[int, bytes]) -> Mapping[str, float]:
         """Return all metrics of an evaluation: the server's, or the clients' weighted average."""
         arrays = self.arrays.arrays(weights)
-        if self.judge == "server":
-            assert self.told.judge is not None
+        if self.evaluator == "server":
+            assert self.setup.evaluate_fn is not None
             seed_all(self.caller.seed)
-            return self.told.judge(arrays) or {}
+            return self.setup.evaluate_fn(arrays) or {}
         return weighted([self._evaluate(client, arrays, states.get(client)) for client in range(self._evaluators)])
 
     def _evaluate(self, client: int, arrays: Mapping[str, NDArray], state: bytes | None) -> ClientReply:
-        config = dict(self.told.evaluate or {}) | {ROUND: 1}
+        config = dict(self.setup.evaluate or {}) | {ROUND: 1}
         return self.caller.call(client, MessageType.EVALUATE, arrays, config, 0, state)
 
     @cached_property
     def metric(self) -> Metric:  # type: ignore[override]
         """The metric; if it is not set, an evaluation of the initial model determines it."""
-        if self.options.metric is not None or self.judge == "none":
+        if self.options.metric is not None or self.evaluator == "none":
             return self._metric_among(())
-        if self.judge == "server":
+        if self.evaluator == "server":
             return self._metric_among(self.numbers(self.initial(), {}))
         return self._metric_among(self._evaluate(0, self.arrays.arrays(self.initial()), None).metrics)
 

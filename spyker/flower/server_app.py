@@ -41,7 +41,7 @@ WHERE = "task.server"
 PATIENCE = (
     3  # maximum number of times that a strategy may ask for nodes before it sends a message; it sleeps in between
 )
-Judgement = Callable[[Mapping[str, NDArray]], Mapping[str, float] | None]
+EvaluateFn = Callable[[Mapping[str, NDArray]], Mapping[str, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +49,35 @@ class ServerAppSetup:
     """The results of a ServerApp."""
 
     arrays: Mapping[str, NDArray] | None = None
-    """Its first model."""
+    """The initial model."""
     train: Mapping[str, Any] | None = None
     evaluate: Mapping[str, Any] | None = None
     """The configurations of a training and of an evaluation."""
     names: tuple[str, str] = NEW_NAMES
-    judge: Judgement | None = None
-    """Its evaluation of a model, on data of its own."""
+    evaluate_fn: EvaluateFn | None = None
+    """The server's evaluation of a model."""
 
 
-def ask(server: ServerApp, caller: ClientAppCaller) -> ServerAppSetup:
+def run_server_app(server: ServerApp, caller: ClientAppCaller) -> ServerAppSetup:
     """Run a ServerApp until its first request to train, and return its results."""
     seed_all(caller.seed)
     context = Context(RUN, SERVER_NODE, {}, RecordDict(), dict(caller.run_config))
     with quiet():
         if server._main is None and server._server_fn is not None:
-            return ask_components(server._server_fn(context), caller)
-        told = ServerAppSetup()
+            return run_server_fn(server._server_fn(context), caller)
+        setup = ServerAppSetup()
 
         def note(evaluate_config: ConfigRecord | None, evaluate_fn: Any) -> None:
-            nonlocal told
-            told = replace(told, evaluate=dict(evaluate_config or {}), judge=judging(evaluate_fn))
+            nonlocal setup
+            setup = replace(setup, evaluate=dict(evaluate_config or {}), evaluate_fn=wrap_evaluate_fn(evaluate_fn))
 
         try:
             with identified(), started(note):
                 server(AllNodesGrid(caller), context)
-        except TrainingRequested as asked:
-            return replace(told, **first(asked.content))
+        except TrainingRequested as request:
+            return replace(setup, **first(request.content))
     raise UsageError(
-        WHERE, "ended without having sent anybody a model to train", "Name one that does, or set task.model"
+        WHERE, "ended without sending a model to a client", "Name a ServerApp that trains, or set task.model"
     )
 
 
@@ -93,16 +93,16 @@ def first(content: RecordDict) -> dict[str, Any]:
     return {"arrays": numbers, "train": dict(values), "names": (arrays, config)}
 
 
-def judging(evaluate_fn: Any) -> Judgement | None:
+def wrap_evaluate_fn(evaluate_fn: Any) -> EvaluateFn | None:
     """Wrap a strategy's ``evaluate_fn`` as a function from arrays to metrics."""
     if evaluate_fn is None:
         return None
 
-    def judge(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
+    def evaluate(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
         record = evaluate_fn(0, as_record(arrays))
         return None if record is None else read(RecordDict({"metrics": record}), None).metrics
 
-    return judge
+    return evaluate
 
 
 # --- A ServerApp with a main function ----------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class AllNodesGrid(Grid):  # type: ignore[misc]
                 raise TrainingRequested(each.content)
             client = each.metadata.dst_node_id - node_of(0)
             names.append(f"{len(self.replies)}")
-            asked = message(each.metadata.message_type, each.content, client, names[-1])
-            self.replies[names[-1]] = self.caller.app(asked, self.caller.context(client))
+            instruction = message(each.metadata.message_type, each.content, client, names[-1])
+            self.replies[names[-1]] = self.caller.app(instruction, self.caller.context(client))
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -259,7 +259,7 @@ class UnreachableClient(ClientProxy):  # type: ignore[misc]
     get_properties = get_parameters = fit = evaluate = reconnect = _refuse
 
 
-def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> ServerAppSetup:
+def run_server_fn(parts: ServerAppComponents, caller: ClientAppCaller) -> ServerAppSetup:
     """Return the results of the strategy of a ``server_fn``."""
     strategy, everybody = parts.strategy, AllClientsManager(caller.clients)
     if strategy is None:
@@ -270,7 +270,7 @@ def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> Serve
     arrays = parameters_to_ndarrays(given)
     trains, evaluates = strategy.configure_fit(1, given, everybody), strategy.configure_evaluate(1, given, everybody)
 
-    def judge(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
+    def evaluate(arrays: Mapping[str, NDArray]) -> Mapping[str, float] | None:
         result = strategy.evaluate(0, ndarrays_to_parameters(list(arrays.values())))
         if result is None:
             return None
@@ -281,11 +281,11 @@ def ask_components(parts: ServerAppComponents, caller: ClientAppCaller) -> Serve
         numbered(arrays),
         dict(trains[0][1].config) if trains else {},
         dict(evaluates[0][1].config) if evaluates else {},
-        judge=judge if strategy.evaluate(0, given) is not None else None,
+        evaluate_fn=evaluate if strategy.evaluate(0, given) is not None else None,
     )
 
 
-def ask_client(caller: ClientAppCaller) -> Mapping[str, NDArray] | None:
+def first_model_of_client(caller: ClientAppCaller) -> Mapping[str, NDArray] | None:
     """Return the initial model of one client, as Flower does if the ServerApp has none."""
     if not caller.legacy:
         return None

@@ -23,7 +23,7 @@ from safetensors.numpy import load
 
 from spyker.config.scenario import Scenario
 from spyker.errors import ClientStateError, UsageError
-from spyker.net.state_codec import pack, unpack
+from spyker.net.client_state_codec import pack, unpack
 from spyker.protocol.codec import Array
 from spyker.records.files import replacing, sync
 from spyker.records.lock import lock

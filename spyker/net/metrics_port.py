@@ -51,7 +51,9 @@ class MetricsPort:
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
         if len(self._open) > MOST_CONNECTIONS:
-            next(iter(self._open)).transport.abort()
+            oldest = next(iter(self._open))
+            del self._open[oldest]  # at once, so that the next one closes another
+            oldest.transport.abort()
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
@@ -62,7 +64,7 @@ class MetricsPort:
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             writer.transport.abort()
         finally:
-            del self._open[writer]
+            self._open.pop(writer, None)
 
     def _answer(self, request: str) -> bytes:
         method, _, rest = request.partition(" ")

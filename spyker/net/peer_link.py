@@ -76,7 +76,7 @@ class PeerLink:
             while True:
                 try:
                     async with asyncio.timeout(None) as limit:
-                        await self._speak(open_stream(connection, PEERS_CONNECT), backoff, limit)
+                        await self._send_messages(open_stream(connection, PEERS_CONNECT), backoff, limit)
                 except CONNECTION_LOST as error:
                     await self._log_error(error)
                 await backoff.wait()
@@ -113,7 +113,7 @@ class PeerLink:
             f"server {self.peer}. Nothing was sent to it. Correct that address and restart this server",
         )
 
-    async def _speak(self, stream: Any, backoff: Backoff, limit: asyncio.Timeout) -> None:
+    async def _send_messages(self, stream: Any, backoff: Backoff, limit: asyncio.Timeout) -> None:
         driver, node = self.driver, self.driver.node
         news = driver.news[self.peer]
         reader = None
@@ -135,13 +135,13 @@ class PeerLink:
 
             while not reader.done():
                 news.clear()
-                while (posted := node.next_for(self.peer, self._sent)) is not None:
-                    self._sent = posted.sequence
-                    frame, kind = pb.Frame(), posted.message.kind
-                    frame.peer.sequence, frame.peer.epoch = posted.sequence, node.view.epoch
-                    arrays, body = fill(frame.peer.content, posted.message), frame.SerializeToString()
+                while (entry := node.next_for(self.peer, self._sent)) is not None:
+                    self._sent = entry.sequence
+                    frame, kind = pb.Frame(), entry.message.kind
+                    frame.peer.sequence, frame.peer.epoch = entry.sequence, node.view.epoch
+                    arrays, body = fill(frame.peer.content, entry.message), frame.SerializeToString()
                     self._count(kind, await send(write, body, arrays))
-                    del posted, arrays
+                    del entry, arrays
                 waiting = asyncio.create_task(news.wait())
                 await asyncio.wait((waiting, reader), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()

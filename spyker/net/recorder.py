@@ -105,9 +105,9 @@ def has_line(facts: Path) -> bool:
 def newest(folder: Path) -> float:
     """Return the time of the newest fact in a server's record. Only evaluations are written with a delay."""
     t = 0.0
-    for stated in read_back(folder):
-        t = max(t, stated.t)
-        if not isinstance(stated.fact, Evaluated):
+    for recorded in read_back(folder):
+        t = max(t, recorded.t)
+        if not isinstance(recorded.fact, Evaluated):
             break
     return t
 
@@ -303,7 +303,7 @@ class Recorder:
     def resume(self, version: int) -> int:
         """Record a restart at ``version``, and return the number of later updates, which were lost."""
         (self.folder / SUMMARY).unlink(missing_ok=True)  # of an earlier incarnation
-        facts = (stated.fact for stated in read_back(self.folder))
+        facts = (recorded.fact for recorded in read_back(self.folder))
         # Each update raises the version by one; a restart sets it back.
         last = next((fact.version for fact in facts if isinstance(fact, UpdateApplied | ServerResumed)), 0)
         lost = max(0, last - version)

@@ -85,7 +85,7 @@ class TrainingThread:
         if self.delays is not None:
             await asyncio.sleep(began + self.delays[client] - time.monotonic())
         if self._stored is None:
-            self._states[client] = job.left
+            self._states[client] = job.new_state
         else:
             save = asyncio.get_running_loop().run_in_executor(self._disk, self._save, self._stored, job)
             self._saving[client] = save
@@ -122,10 +122,10 @@ class TrainingThread:
 
     def _save(self, stored: ClientStates, job: TrainJob) -> None:
         """Save the state of a client, and then use it."""
-        state = None if job.left is None else pickle.loads(job.left)  # pickled in this process
+        state = None if job.new_state is None else pickle.loads(job.new_state)  # pickled in this process
         model = self.task.client_model(job.weights, state) if self.task.personal else None
         stored.save(job.client, job.step + 1, state, model)
-        self._states[job.client] = job.left
+        self._states[job.client] = job.new_state
 
     def _do(self, job: TrainJob) -> None:
         """Train; raise a ``TaskError`` that explains the divergence if the result is not finite."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from spyker.node.pending_updates import MOST_UNSAVED
 from spyker.node.rejection import Rejection
 
-SAID = struct.Struct("<QdQ")  # number, age, version
+CONTENT = struct.Struct("<QdQ")  # number, age, version
 CLIENT = struct.Struct("<Q")
 MAC_BYTES = 32
 INCARNATION_BITS = 32
@@ -94,15 +94,15 @@ class TaskTokens:
         """Return the token of a new task. It supersedes the client's earlier tasks."""
         number, self._next = self._next, self._next + 1
         self.entry(client).given = number
-        said = SAID.pack(number, age, version)
-        return said + self._mac(client, said)
+        content = CONTENT.pack(number, age, version)
+        return content + self._mac(client, content)
 
     def verify(self, client: int, token: bytes) -> TaskToken:
         """Return a token's content, or raise a rejection unless the client's last task has it and was not redeemed."""
-        said = token[: SAID.size]
-        if not hmac.compare_digest(self._mac(client, said), token[SAID.size :]):
+        content = token[: CONTENT.size]
+        if not hmac.compare_digest(self._mac(client, content), token[CONTENT.size :]):
             raise Rejection("unknown-task", f"this task was not given to client {client} by this server")
-        read = TaskToken._make(SAID.unpack(said))
+        read = TaskToken._make(CONTENT.unpack(content))
         self._check_number(client, read.number)
         return read
 
@@ -141,9 +141,9 @@ class TaskTokens:
         """
         entry, numbers, rejection = self.entry(client), [], None
         for token in tokens:
-            said = token[: SAID.size]
-            if hmac.compare_digest(self._mac(client, said), token[SAID.size :]):
-                numbers.append(TaskToken._make(SAID.unpack(said)).number)
+            content = token[: CONTENT.size]
+            if hmac.compare_digest(self._mac(client, content), token[CONTENT.size :]):
+                numbers.append(TaskToken._make(CONTENT.unpack(content)).number)
             else:
                 rejection = Rejection("unknown-task", f"this task was not given to client {client} by this server")
         entry.held = deque(sorted(number for number in numbers if number > entry.taken))
@@ -189,8 +189,8 @@ class TaskTokens:
         self._marks = []
         return before
 
-    def _mac(self, client: int, said: bytes) -> bytes:
-        return blake2b(CLIENT.pack(client) + said, key=self._secret, digest_size=MAC_BYTES).digest()
+    def _mac(self, client: int, content: bytes) -> bytes:
+        return blake2b(CLIENT.pack(client) + content, key=self._secret, digest_size=MAC_BYTES).digest()
 
     def numbers(self) -> list[list[int]]:
         """Return the state for a checkpoint. Updates that were accepted and not handled are not part of it."""

@@ -29,12 +29,12 @@ class Curve:
     virtual: bool = True
     """Whether times are virtual (simulation) rather than real (deployment)."""
     scored: str = "server"
-    """Whose scores these are: of servers (``server``), of clients that report metrics (``client``), or the weighted
-    mean of clients that evaluate (``clients``)."""
+    """The source of the scores: servers (``server``), clients that report metrics (``client``), or the weighted mean of
+    clients that evaluate (``clients``)."""
     by_clients: bool = False
     """Whether the score of a server is the weighted mean of its clients' evaluations."""
     central: list[float] | None = None
-    """Of clients that evaluate: the servers' mean on central test data at these times, if there is one."""
+    """If clients evaluate: the servers' mean on central test data at these times, if there is one."""
 
     def good(self, score: float, target: float) -> bool:
         """Return whether a score is at least as good as ``target``."""

@@ -164,7 +164,7 @@ def draw_crosses(axes: Axes, x: float, crosses: Sequence[tuple[SeedSample, str]]
     """Draw crosses side by side in the band, in the colours of their lines, with the number of successful seeds."""
     words = [f"{len(found.known)} of {len(found.numbers)}" if found.known else "" for found, _ in crosses]
     widths = [CROSS + CROSS_WORD * len(word) for word in words]
-    start = CROSS / 2 - (sum(widths) / 2 if len(crosses) > 1 else CROSS / 2)  # a single cross is centred itself
+    start = CROSS / 2 - (sum(widths) / 2 if len(crosses) > 1 else CROSS / 2)  # a single cross is centred
     for (_, colour), word, width in zip(crosses, words, widths, strict=True):
         axes.plot(
             [x], [1], marker="x", markersize=5, linestyle="", color=colour, clip_on=False,

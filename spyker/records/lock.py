@@ -45,7 +45,7 @@ def check_unlocked(folder: Path) -> None:
     for path in (folder / LOCK, *folder.glob(f"*/{LOCK}")):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError), path.open("rb", 0) as file:
             try:
-                take(file, shared=True, required=False)
+                acquire(file, shared=True, required=False)
             except BlockingIOError as error:
                 raise in_progress(path.parent, error) from None
 
@@ -70,7 +70,7 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
     while True:
         file = path.open("a+b", buffering=0)  # without truncation: another process may hold it
         try:
-            take(file, shared=False, required=required)
+            acquire(file, shared=False, required=required)
             if is_at(file, path):
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
@@ -81,7 +81,7 @@ def lock(path: Path, *, required: bool = True) -> IO[bytes]:
         file.close()  # its owner has deleted it in between
 
 
-def take(file: IO[bytes], *, shared: bool, required: bool) -> None:
+def acquire(file: IO[bytes], *, shared: bool, required: bool) -> None:
     """Lock an open file; raise a ``BlockingIOError`` if another process holds it."""
     try:
         try:

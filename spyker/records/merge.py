@@ -50,7 +50,7 @@ from spyker.records.writer import RecordWriter
 from spyker.untrusted_files import read_json, read_text
 
 STATE = "merge.json"
-JUDGED = (Evaluated, MetricEvaluated)  # facts of an evaluation
+EVALUATIONS = (Evaluated, MetricEvaluated)  # facts of an evaluation
 
 
 class MergeStream:
@@ -58,7 +58,7 @@ class MergeStream:
 
     def __init__(self, part: MergePart, *, evaluations: bool, offset: int = 0) -> None:
         self.part, self.evaluations = part, evaluations
-        kinds = JUDGED if evaluations else ()
+        kinds = EVALUATIONS if evaluations else ()
         self._follower = Follower(part.run.folder, *kinds, offset=offset)
         self._news = self._follower.poll()
         self.head: RecordedFact[Fact] | None = None
@@ -67,9 +67,9 @@ class MergeStream:
     def step(self) -> None:
         """Advance to the next fact; ``offset`` is its position in the record."""
         self.offset = self._follower.offset
-        for stated in self._news:
-            if self.evaluations or not isinstance(stated.fact, (*JUDGED, RunStarted)):
-                self.head = stated
+        for recorded in self._news:
+            if self.evaluations or not isinstance(recorded.fact, (*EVALUATIONS, RunStarted)):
+                self.head = recorded
                 return
             self.offset = self._follower.offset
         self.head = None
@@ -123,8 +123,8 @@ class MergePart:
             return math.inf
         newest: dict[bool, float] = {}
         if self.judged or self.cloud:
-            for stated in read_back(self.run.folder):
-                newest.setdefault(isinstance(stated.fact, JUDGED), stated.t + self.ahead)
+            for recorded in read_back(self.run.folder):
+                newest.setdefault(isinstance(recorded.fact, EVALUATIONS), recorded.t + self.ahead)
                 if len(newest) == 1 + self.judged:
                     return min(newest.values())
         return -math.inf
@@ -164,7 +164,7 @@ def merge(folders: Sequence[Path], out: Path) -> None:
         if summary is None:
             (out / SUMMARY).unlink(missing_ok=True)  # from servers that were resumed
         writer.close(summary)
-    note(out, merger.noted)
+    note(out, merger.saved_state)
 
 
 def note(out: Path, state: dict[str, Any]) -> None:
@@ -245,8 +245,10 @@ class Merger:
         self.reached: dict[str, Hit] = {target: (t, n) for target, (t, n) in state.get("reached", {}).items()}
         final = parse(state["final"]) if state.get("final") else None
         self.final = final.fact if final is not None and isinstance(final.fact, Evaluated) else None
-        self.others: dict[str, MetricEvaluated] = {}  # by name, what else was measured, one score for every server
-        self.others_of: dict[str, dict[int, tuple[bool, float]]] = {  # by name and server: is more better? and the last
+        self.others: dict[str, MetricEvaluated] = {}  # further metrics by name, with one score per server
+        self.others_of: dict[
+            str, dict[int, tuple[bool, float]]
+        ] = {  # by name and server: higher_is_better, and the last score
             name: {int(k): (up, math.nan if score is None else score) for k, (up, score) in of.items()}
             for name, of in state.get("others", {}).items()
         }
@@ -259,7 +261,7 @@ class Merger:
             self.scores.restore(state["scores"])
         self.given = bool(state.get("given"))  # whether the run has an initial model from a file
         self.reports: dict[int, dict[str, float]] = {int(k): each for k, each in state.get("reports", {}).items()}
-        self.noted: dict[str, Any] = {}
+        self.saved_state: dict[str, Any] = {}
 
     def run(self) -> None:
         """Merge all facts, and save the state at the time that all servers have passed."""
@@ -269,12 +271,12 @@ class Merger:
         while heap:
             stream = heap[0]
             t = stream.order[0]
-            if not self.noted and t >= passed:
-                self.noted = self.state()
+            if not self.saved_state and t >= passed:
+                self.saved_state = self.state()
             while self.due is not None and self.due < t:
-                self.judge()
+                self.write_evaluation()
             assert stream.head is not None
-            self.take(t, stream.part.id, stream.head)
+            self.process(t, stream.part.id, stream.head)
             stream.step()
             if stream.head is None:
                 heapq.heappop(heap)
@@ -282,18 +284,18 @@ class Merger:
                 heapq.heapreplace(heap, stream)
             if stream.evaluations and not any(other.evaluations for other in heap):
                 self.due = t  # the final evaluation
-        if not self.noted:
-            self.noted = self.state()
+        if not self.saved_state:
+            self.saved_state = self.state()
         if self.due is not None:
-            self.judge()
+            self.write_evaluation()
 
-    def take(self, t: float, server: int, stated: RecordedFact[Fact]) -> None:
+    def process(self, t: float, server: int, recorded: RecordedFact[Fact]) -> None:
         """Process one fact of a server."""
-        fact = stated.fact
+        fact = recorded.fact
         if isinstance(fact, Evaluated):
             self.last[server] = fact.mean, fact.bytes
-            if self.due is None and self.final is None and self.there(t) <= self.last.keys():
-                self.due = t  # the first at which all who are there have a score
+            if self.due is None and self.final is None and self.evaluated_servers(t) <= self.last.keys():
+                self.due = t  # the first time at which all servers that have started have a score
             return
         if isinstance(fact, MetricEvaluated):
             self.others_of.setdefault(fact.name, {})[server] = fact.higher_is_better, fact.mean
@@ -306,14 +308,14 @@ class Merger:
         if isinstance(fact, ClientReported) and fact.metrics:
             self.reports[fact.client] = fact.metrics
         if isinstance(fact, UpdateApplied | ServerResumed):
-            self.versions[server] = fact.version  # of which each is one update more
-        self.writer.write(t, fact, stated.queue)
+            self.versions[server] = fact.version  # each update raises the version by one
+        self.writer.write(t, fact, recorded.queue)
 
-    def there(self, t: float) -> set[int]:
+    def evaluated_servers(self, t: float) -> set[int]:
         """Return the servers to evaluate at a time, without those that start much later."""
         return {part.id for part in self.parts if part.judged and part.ahead <= t + self.start.interval}
 
-    def judge(self) -> None:
+    def write_evaluation(self) -> None:
         """Write an evaluation with all servers' latest scores. No process can evaluate their averaged weights."""
         assert self.due is not None
         t, scores = self.due, [self.last[server][0] for server in sorted(self.last)]

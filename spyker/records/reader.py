@@ -63,9 +63,9 @@ class Follower:
             for text in lines:
                 self.offset += len(text) + 1
                 if not self._marks or any(mark in text for mark in self._marks):
-                    stated = parse(text)
-                    if stated is not None and isinstance(stated.fact, self._kinds):
-                        yield stated
+                    recorded = parse(text)
+                    if recorded is not None and isinstance(recorded.fact, self._kinds):
+                        yield recorded
             if len(chunk) < size:
                 return
             size = BLOCK if lines else 2 * size
@@ -127,9 +127,9 @@ def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
         try:
             with open_regular(path) as file:
                 for text in backwards(file):
-                    stated = parse(text)
-                    if stated is not None:
-                        yield stated
+                    recorded = parse(text)
+                    if recorded is not None:
+                        yield recorded
         except FileNotFoundError:
             continue  # deleted in the meantime
         except OSError as error:
@@ -138,14 +138,14 @@ def read_back(folder: Path) -> Iterator[RecordedFact[Fact]]:
 
 def first_fact(folder: Path) -> RunStarted | None:
     """What run a record is of; nothing if it has no facts yet."""
-    stated = next(read(folder), None)
-    if stated is None:
+    recorded = next(read(folder), None)
+    if recorded is None:
         return None
-    if isinstance(stated.fact, RunStarted) and stated.fact.format == FORMAT:
-        if problem := stated.fact.problem():
+    if isinstance(recorded.fact, RunStarted) and recorded.fact.format == FORMAT:
+        if problem := recorded.fact.problem():
             raise unreadable(folder / FACTS, ValueError(problem))
-        return stated.fact
-    number = getattr(stated.fact, "format", None) or getattr(stated.fact, "fields", {}).get("format")
+        return recorded.fact
+    number = getattr(recorded.fact, "format", None) or getattr(recorded.fact, "fields", {}).get("format")
     found = f"format {number}" if number else "an older format, without a first fact that says what run it is"
     raise RecordError(
         f"{folder / FACTS} has {found}; this version of Spyker reads format {FORMAT}. Read it with the version that "
@@ -191,7 +191,7 @@ class RunRecord:
 
     @property
     def evaluated_by(self) -> str:
-        """Who evaluated: ``servers``, ``clients`` or ``both``."""
+        """``servers``, ``clients`` or ``both``: the parties that evaluated."""
         return str(section(self.scenario, "evaluation").get("by", "servers"))
 
     @overload
@@ -201,7 +201,7 @@ class RunRecord:
     def facts(self, *kinds: type[F]) -> Iterator[RecordedFact[F]]: ...
 
     def facts(self, *kinds: type[Any]) -> Iterator[RecordedFact[Any]]:
-        """All facts in their order, or those of some kinds."""
+        """Return all facts, or those of some kinds, in order."""
         return read(self.folder, *kinds)
 
     def updates(self) -> Iterator[RecordedFact[UpdateApplied]]:
@@ -210,7 +210,7 @@ class RunRecord:
         for _, restart, _ in self.facts(ServerResumed, FactsDropped):
             if isinstance(restart, ServerResumed | FactsDropped) and restart.version is not None:
                 restarts.setdefault(restart.server, []).append(restart.version)
-        for versions in restarts.values():  # the lowest that is still to come
+        for versions in restarts.values():  # the lowest version of all later restarts
             for i in reversed(range(len(versions) - 1)):
                 versions[i] = min(versions[i], versions[i + 1])
         for t, fact, queue in self.facts(UpdateApplied, ServerResumed, FactsDropped):
@@ -227,7 +227,7 @@ class RunRecord:
 
 
 def find_runs(folder: Path) -> list[RunRecord]:
-    """The run in this folder, or else the runs in the folders directly below it, by name, or in its ``runs``."""
+    """Return the run in this folder; if it is none, the runs in its subfolders and its folder ``runs``, by name."""
     if is_record(folder):
         return [RunRecord(folder)]
     children = records_below(folder)
@@ -237,17 +237,17 @@ def find_runs(folder: Path) -> list[RunRecord]:
 
 
 def records_below(folder: Path) -> list[Path]:
-    """The records in the folders directly below this one, by name, or in its ``runs``."""
+    """Return the records in the subfolders of this folder and of its folder ``runs``, by name."""
     return sorted(p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p))
 
 
 def no_record(folder: Path) -> str:
-    """What is to be said of a folder without a record: of one that does not exist, which others stand in its place."""
+    """Return the problem with a folder without a record, and a remedy that may name runs beside it."""
     if folder.exists():
         return "holds no run record. Name a folder made by --out"
-    beside = [path.relative_to(folder.parent).as_posix() for path in records_below(folder.parent)]
-    if not beside:
+    siblings = [path.relative_to(folder.parent).as_posix() for path in records_below(folder.parent)]
+    if not siblings:
         return "does not exist. Name a folder made by --out"
-    beside.sort(key=lambda name: not name.startswith(folder.name))  # those that may have been meant come first
-    more = f" and {len(beside) - LISTED} more" if len(beside) > LISTED else ""
-    return f"does not exist. The runs in {folder.parent} are {', '.join(beside[:LISTED])}{more}"
+    siblings.sort(key=lambda name: not name.startswith(folder.name))  # the most similar names first
+    more = f" and {len(siblings) - LISTED} more" if len(siblings) > LISTED else ""
+    return f"does not exist. The runs in {folder.parent} are {', '.join(siblings[:LISTED])}{more}"

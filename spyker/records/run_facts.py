@@ -57,7 +57,7 @@ class RunStarted(Fact):
         return score >= target if self.higher_is_better else score <= target
 
     def problem(self) -> str | None:
-        """Return what is wrong with the description that a record starts with, or ``None``."""
+        """Return the problem with this description of a run, or ``None``."""
         if not 0 <= self.clients <= MOST_CLIENTS or len(self.servers) > MOST_SERVERS:
             return f"it names {self.clients:,} clients and {len(self.servers):,} servers"
         longest = max(map(len, (self.algorithm, self.title, self.task, self.metric, *self.regions)))

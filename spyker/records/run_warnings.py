@@ -21,13 +21,14 @@ NO_UPDATES, SLOW_LINKS, NO_PROGRESS, COLLAPSED, DIVERGED = KINDS = (
     "collapsed",
     "diverged",
 )
-SMALL = 0.02  # of what is possible: an improvement up to this is none
-BY_CHANCE = 0.05  # of what is possible: a share may improve by this without learning, if it does not double
-FROM_BELOW = 0.1  # of what is possible: likewise from an untrained model's score to that of guessing, and no further
-LARGE = 0.1  # of the scale: what is lost must be more than this to count
-MOST_LOST, NEARLY_ALL = 0.5, 0.8  # of what there was to lose: more, in two evaluations or in one, is a collapse
-NOISE = 2.0  # times the median change between two evaluations: what is less may be chance
-STEPS, ENOUGH = 32, 8  # the last changes whose median is the noise, and how many there must be
+# Fractions of the largest possible improvement. A smaller improvement counts as none:
+SMALL = 0.02  # of any score
+BY_CHANCE = 0.05  # of a share that does not double
+FROM_BELOW = 0.1  # of a share that improves only once, from an untrained model's score to that of guessing
+# A collapse loses more than this share of the scale, and of the best score or improvement in two evaluations or in one:
+LARGE, MOST_LOST, NEARLY_ALL = 0.1, 0.5, 0.8
+NOISE = 2.0  # multiple of the median change between two evaluations: smaller differences may be noise
+STEPS, ENOUGH = 32, 8  # changes that this median is taken over, at most and at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,19 @@ class RoundTimes:
     """The parts of a client's round, in seconds."""
 
     transfer: float
-    """To send the model one way, without latency."""
+    """Duration of sending the model one way, without latency."""
     training: float
-    """The median over the clients."""
+    """Median duration of a training over the clients."""
     shortest: float
-    """Of the fastest client: training, and the model there and back, latency included."""
+    """Round of the fastest client: training and sending the model both ways, with latency."""
     megabytes: float
-    """Of the model."""
+    """Size of the model."""
     mbit: float
-    """Of a link, per second."""
+    """Bandwidth of a link."""
 
     @property
     def in_words(self) -> str:
-        """What sending the model takes."""
+        """The durations of sending and training the model, as text."""
         return (
             f"sending the model ({self.megabytes:,.3g} MB at {self.mbit:g} Mbit/s) takes {self.transfer:,.3g} s each "
             f"way, and training it {self.training:,.3g} s"

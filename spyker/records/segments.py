@@ -113,9 +113,9 @@ def note_in(path: Path) -> FactsDropped | None:
     """Return the ``FactsDropped`` of a replaced file, or ``None``."""
     with contextlib.suppress(OSError), open_regular(path) as file:
         text, more = file.readline(BLOCK), file.read(1)
-        stated = None if more else parse(text)
-        if stated is not None and isinstance(stated.fact, FactsDropped):
-            return stated.fact
+        recorded = None if more else parse(text)
+        if recorded is not None and isinstance(recorded.fact, FactsDropped):
+            return recorded.fact
     return None
 
 
@@ -125,9 +125,11 @@ def look_through(path: Path, server: int) -> tuple[FactsDropped, float]:
     lines = content.split(b"\n")
     restarts = [parse(text) for text in lines if RESTART in text]
     versions = [
-        stated.fact.version for stated in restarts if stated is not None and isinstance(stated.fact, ServerResumed)
+        recorded.fact.version
+        for recorded in restarts
+        if recorded is not None and isinstance(recorded.fact, ServerResumed)
     ]
-    last = next((stated for text in reversed(lines) if (stated := parse(text)) is not None), None)
+    last = next((recorded for text in reversed(lines) if (recorded := parse(text)) is not None), None)
     return FactsDropped(server, len(lines) - 1, len(content), min(versions, default=None)), last.t if last else 0.0
 
 

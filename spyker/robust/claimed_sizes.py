@@ -47,7 +47,7 @@ class ClaimedSizes:
         return self._claims.numbers
 
     def claim(self, client: int, size: int) -> None:
-        """Note what a client claims."""
+        """Note the size that a client claims."""
         if self._claims.numbers.get(client) != size:
             self._claims.put(client, size)
             self._limit = self._find_limit()

@@ -67,11 +67,11 @@ class OutlierStatistic:
         """Add a value, if there is one, and compare the client's mean with those of the others.
 
         Args:
-            client: whose value it is.
+            client: the client of the value.
             number: the value; None leaves the mean as it is.
 
         Returns:
-            1 if the client agrees with the majority, -1 if it is an outlier, 0 if neither can be said.
+            1 if the client agrees with the majority, -1 if it is an outlier, 0 if undecided.
 
         """
         if number is not None:

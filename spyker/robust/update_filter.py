@@ -131,7 +131,9 @@ class UpdateFilter:
         self.out: dict[int, bool] = {}  # clients in quarantine, and whether they join when it ends
         self.updates = 0  # that were checked
         self.answered = OrderStatistics()  # the number of each client's last update
-        self.struck: dict[int, int] = {}  # and of the last one that was a strike because of its norm
+        self.struck: dict[
+            int, int
+        ] = {}  # by client, the number of the last update that was a strike because of its norm
 
     @property
     def median_norm(self) -> float:
@@ -192,7 +194,7 @@ class UpdateFilter:
         return [k for k in self.sizes.changed() if k not in self.out and k not in self.rates.held]
 
     def bounded_data(self, claims: Mapping[int, ClaimedData]) -> dict[int, int]:
-        """Return the number of examples that counts for each server; without a filter, what it claims."""
+        """Return the bounded number of examples of each server; without a filter, the claimed one."""
         if self.parameters is None:
             return {j: data.examples for j, data in claims.items()}
         return bounded_data(claims, self.parameters.size)
@@ -218,7 +220,7 @@ class UpdateFilter:
             return Verdict(FilterDecision.DROPPED, weights, 0.0, 0.0, sign_flipped=False)
         origin = zeros(weights) if difference else model
         norm, sign_flips = distance(weights, origin), self.sign_flips
-        norm = math.inf if math.isnan(norm) else norm  # what is not finite is longer than everything
+        norm = math.inf if math.isnan(norm) else norm  # an update that is not finite exceeds every threshold
         task = sign_flips.pop_task(client, version)
         sign_flipped = task is not None and sign_flips.sign_flipped(client, task, weights, difference=difference)
         decision, limit = self.judge(

@@ -2,17 +2,17 @@
 
 Time is counted in *periods*. A period ends when more than half of the clients have sent two updates in it. If answers
 are spread evenly, the median client takes one and a half times as long as for one update. (With one update, it would be
-half as long: by then, half of the clients have sent what they began earlier.) Each period gives every client two
-allowances, and what a client does not use it keeps for one more period, so that irregular answers do no harm. For each
-update that the median client sends, they are
+half as long: by then, half of the clients have sent the updates of trainings that began earlier.) Each period gives
+every client two allowances; the unused part is kept for one more period, so that irregular updates are tolerated. Per
+update of the median client, the allowances are
 
 - ``rate`` updates. The update of a client that has none left is dropped, and the client is given no task until the
   period ends. As it answers a task once, at most one update per client and period is dropped.
-- ``reach`` times the median norm. Each update spends its norm, and is clipped to what is left. So a client that sends
-  many updates may use all of them, but has together no more influence than with one at the clipping threshold.
+- ``reach`` times the median norm. Each update spends its norm, and is clipped to the rest of the allowance. So a client
+  that sends many updates has no more influence with all of them than with one at the clipping threshold.
 
-Updates that a client sends again after a crash of the server were admitted before it, and are not counted. Otherwise
-the client that reconnects first, and sends all of its own at once, would lose most of them.
+Updates that a client sends again after a crash of the server were admitted before it, and are not counted. Otherwise a
+client that reconnects and sends all its unsaved updates at once would lose most of them.
 
 Clients that are held count towards the period's end. If half of the clients do not answer at all, the others would wait
 forever, so the server also ends a period that has held a client for long (:meth:`UpdateRates.end_period`).

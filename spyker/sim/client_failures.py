@@ -44,7 +44,7 @@ class ClientFailures:
     def diverged(self, now: float, job: TrainJob, before: tuple[float, TrainJob] | None) -> ClientFailure:
         """Exclude a client whose training returned weights that are not finite.
 
-        ``before`` is an earlier such training whose result was sent to its server.
+        ``before`` is an earlier training of this kind whose result was sent to a server.
         """
         cause = explain_divergence(job, self.task if len(self.by_client) < EXPLAINED else None)
         error = f"training diverged. First at client {job.client}, at t = {now:g} s, {cause}"

@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # seconds
 
 @dataclass(slots=True)
 class PendingEvaluation:
-    """An evaluation whose scores are not there yet, or not yet passed on."""
+    """An evaluation whose scores are not computed, or not written yet."""
 
     t: float
     updates: int
@@ -72,16 +72,16 @@ class Evaluator:
             self.settle()
         self.sink(t, fact, queue)
 
-    def evaluate(self, world: Simulation, servers: Sequence[int]) -> None:
+    def evaluate(self, simulation: Simulation, servers: Sequence[int]) -> None:
         """Start an evaluation of these servers' models, and schedule the next one."""
         self.settle()
-        models = [world.processors[i].server.weights.snapshot() for i in servers]
+        models = [simulation.processors[i].server.weights.snapshot() for i in servers]
         for i, model in zip(servers, models, strict=True):
             if not is_finite(model):
-                raise divergence_error(i, self.clock.now, world.broken, self.task)
-        self._pending = PendingEvaluation(self.clock.now, world.updates, world.links.total_bytes)
+                raise divergence_error(i, self.clock.now, simulation.broken, self.task)
+        self._pending = PendingEvaluation(self.clock.now, simulation.updates, simulation.links.total_bytes)
         if self.central:
-            self._submit(models, world)
+            self._submit(models, simulation)
         if self.client_scores is not None:
             self._ask_clients(self.client_scores, servers)
         self.turn += 1
@@ -94,14 +94,14 @@ class Evaluator:
             return
         following = min(self.turn * self.plan.interval, self.clock.end)
         if following > self.clock.now:
-            self.clock.at(following, self.evaluate, world, servers)
+            self.clock.at(following, self.evaluate, simulation, servers)
 
-    def _submit(self, models: Sequence[Vector], world: Simulation) -> None:
+    def _submit(self, models: Sequence[Vector], simulation: Simulation) -> None:
         """Submit evaluations of the servers' models and of their average."""
         assert self._pending is not None
         states = None
         if self.task is not None and self.task.evaluates_states:
-            states = {k: state for k, state in world.states.items() if state is not None}
+            states = {k: state for k, state in simulation.states.items() if state is not None}
         jobs = [EvaluateJob(model, states) for model in models]
         if len(models) > 1:
             jobs.append(EvaluateJob(average(models), states))

@@ -52,7 +52,7 @@ class Links:
     def control(self, now: float, sender: int, receiver: int) -> float:
         """Return the arrival time of a control message or an acknowledgement.
 
-        It is small and has a connection of its own: it uses no bandwidth, and waits for no model.
+        It is small and has a separate connection: it uses no bandwidth, and does not wait for models.
         """
         return now + self.latency[self.server_regions[sender]][self.server_regions[receiver]]
 

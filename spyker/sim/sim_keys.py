@@ -1,6 +1,6 @@
 """Keys of simulated servers: deterministic, cheap, and worth nothing outside a simulation.
 
-Whoever knows a lineage could sign for it. Simulated servers do not: each is handed the keys of its own.
+Knowing a lineage suffices to sign for it, but each simulated server gets only the keys of its own.
 """
 
 from __future__ import annotations

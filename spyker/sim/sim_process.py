@@ -40,7 +40,7 @@ class SimDisk:
         """Whether the server joins running servers and needs a model from them."""
         self._losses = 0
         self._checkpoint: tuple[str, dict[str, Array]] | None = None
-        self._synced: tuple[int, tuple[str, dict[str, Array]] | None] = 0, None  # what survives a power cut
+        self._synced: tuple[int, tuple[str, dict[str, Array]] | None] = 0, None  # survives a power cut
 
     @property
     def lineage(self) -> str:
@@ -66,7 +66,7 @@ class SimDisk:
         self._checkpoint = numbers, {name: array.copy() for name, array in checkpoint.vectors.items()}
 
     def begin_incarnation(self) -> None:
-        """Write and sync the number of a new process, and with it what an earlier one has not synced."""
+        """Write the number of a new process, and sync the disk."""
         self.incarnation += 1
         self.sync()
 
@@ -75,7 +75,7 @@ class SimDisk:
         self._synced = self.incarnation, self._checkpoint
 
     def cut_power(self) -> None:
-        """Lose what is not synced."""
+        """Lose unsynced writes."""
         self.incarnation, self._checkpoint = self._synced
 
     def read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
@@ -96,7 +96,7 @@ class SimDisk:
         return copy.copy(self)  # checkpoints are immutable
 
     def begin_anew(self) -> None:
-        """Drop an outdated state, and start a new lineage that remembers the former one."""
+        """Drop an outdated state, and start a new lineage that names the former one."""
         former = self.lineage
         self.lose()
         self.former, self.joins = former, True

@@ -1,6 +1,6 @@
 """Seals of simulated clients: deterministic, cheap, and worth nothing outside a simulation.
 
-They have the size of real ones, and refuse what real ones refuse, but anybody could read them.
+They have the size of real seals and reject the same inputs, but are not encrypted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def mask_of(seed: bytes, count: int) -> Residues:
 
 
 def tag(content: bytes) -> bytes:
-    """Return what stands for signature and authentication."""
+    """Return the placeholder of signature and authentication."""
     return hashlib.blake2b(content, key=AUTHORITY, digest_size=32).digest()
 
 
@@ -37,7 +37,7 @@ class SimSealer:
         self.seed, self.client, self.life = seed, client, life
 
     def knows(self, helper: int) -> bool:
-        """Return true: nobody needs a key."""
+        """Return true: a simulation needs no keys."""
         return True
 
     def seal(self, statement: Statement, count: int) -> Sealed:

@@ -76,32 +76,34 @@ def simulate(
     evaluator = Evaluator(clock, engine, started, scenario.evaluation, sink, task, client_scores)
     outage = scenario.world.outage
     initial = task.initial() if initial_model is None else initial_model.weights
-    hosted = outage is not None or faults is not None
+    whole_nodes = outage is not None or faults is not None
     failures = ClientFailures(places.client_count, task, stop=scenario.training.on_client_error == STOP)
-    world = make_world(scenario, task, engine, clock, evaluator.fact, places, initial, failures, hosted=hosted)
-    if isinstance(world, ClusterSimulation):
+    simulation = make_simulation(
+        scenario, task, engine, clock, evaluator.fact, places, initial, failures, whole_nodes=whole_nodes
+    )
+    if isinstance(simulation, ClusterSimulation):
         if outage is not None:
-            world.schedule(outage.start, world.isolate, outage.region)
-            world.schedule(outage.start + outage.seconds, world.rejoin, outage.region)
+            simulation.schedule(outage.start, simulation.isolate, outage.region)
+            simulation.schedule(outage.start + outage.seconds, simulation.rejoin, outage.region)
         if faults is not None:
-            faults(world)
+            faults(simulation)
     try:
         sink(0.0, started, None)
         if initial_model is not None:
             sink(0.0, initial_model.fact, None)
-        world.start()
-        evaluator.evaluate(world, places.learners)
+        simulation.start()
+        evaluator.evaluate(simulation, places.learners)
         finished = clock.run(stop or StopRequest())
         evaluator.settle()
         failures.check(ended=finished)
     finally:
         engine.cancel()
     if on_end is not None:
-        on_end(clock.now, [world.processors[i].server.weights.snapshot() for i in places.learners])
-    return summarise(started, count(scenario, initial_model, world, evaluator, places, finished))
+        on_end(clock.now, [simulation.processors[i].server.weights.snapshot() for i in places.learners])
+    return summarise(started, totals(scenario, initial_model, simulation, evaluator, places, finished))
 
 
-def make_world(
+def make_simulation(
     scenario: Scenario,
     task: Task,
     engine: Engine,
@@ -111,9 +113,9 @@ def make_world(
     initial: Vector,
     failures: ClientFailures | None = None,
     *,
-    hosted: bool,
+    whole_nodes: bool,
 ) -> Simulation:
-    """Create the simulation of a scenario, with bare servers or complete processes (``hosted``)."""
+    """Create the simulation of a scenario, with bare servers or complete processes (``whole_nodes``)."""
     setup = Setup(
         len(places.learners),
         places.client_count,
@@ -156,7 +158,7 @@ def make_world(
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return scenario.chosen.create(i, setup, roster)
 
-    if hosted:
+    if whole_nodes:
         return ClusterSimulation(build, clients, size, places, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
@@ -177,17 +179,17 @@ def sim_clients(scenario: Scenario, places: Placement, size: Callable[[int], int
     ]
 
 
-def count(
+def totals(
     scenario: Scenario,
     initial_model: InitialModel | None,
-    world: Simulation,
+    simulation: Simulation,
     evaluator: Evaluator,
     places: Placement,
     finished: bool,
 ) -> Totals:
     """Return the totals of a run."""
-    parameters = world.processors[0].server.weights.snapshot().size
-    failed = () if world.failures is None else world.failures.by_client.values()
+    parameters = simulation.processors[0].server.weights.snapshot().size
+    failed = () if simulation.failures is None else simulation.failures.by_client.values()
     for failure in failed:
         places.move_client(failure.client, None)
     scores = ScoreHistory(higher_is_better=evaluator.start.higher_is_better)
@@ -196,32 +198,38 @@ def count(
     reached = {target_name(target): evaluator.reached(target) for target in scenario.evaluation.targets or ()}
     return Totals(
         finished=finished,
-        time=world.clock.now,
+        time=simulation.clock.now,
         parameters=parameters,
         final=evaluator.history[-1][1] if evaluator.history else None,
         reached={target: hit for target, hit in reached.items() if hit is not None},
-        updates_per_client=world.updates_per_client,
-        synchronisations=world.synchronisations,
-        longest_queue=max(processor.longest for processor in world.processors),
-        bytes=dict(zip(WAYS, (world.links.bytes_down, world.links.bytes_up, world.links.bytes_between), strict=True)),
-        messages=dict(sorted(world.messages.items())),
+        updates_per_client=simulation.updates_per_client,
+        synchronisations=simulation.synchronisations,
+        longest_queue=max(processor.longest for processor in simulation.processors),
+        bytes=dict(
+            zip(
+                WAYS,
+                (simulation.links.bytes_down, simulation.links.bytes_up, simulation.links.bytes_between),
+                strict=True,
+            )
+        ),
+        messages=dict(sorted(simulation.messages.items())),
         servers=[
             server_totals(
                 scenario.world.regions[places.server_regions[i]],
-                world.processors[i].server,
+                simulation.processors[i].server,
                 clients=len(places.clients_of(i)),
-                updates=world.updates_per_server[i],
-                longest_queue=world.processors[i].longest,
+                updates=simulation.updates_per_server[i],
+                longest_queue=simulation.processors[i].longest,
             )
             for i in places.learners
         ],
         duration=scenario.duration,
-        events=world.clock.happened,
+        events=simulation.clock.happened,
         measured=evaluator.measured,
         by_clients=evaluator.by_clients,
-        reports=world.reports,
+        reports=simulation.reports,
         scores=scores,
-        privacy=None if world.failures is None else world.failures.task.privacy_spent(world.trainings),
+        privacy=None if simulation.failures is None else simulation.failures.task.privacy_spent(simulation.trainings),
         given=initial_model is not None,
         times=round_times(scenario, parameters),
         failed=[FailedClient(failure.client, failure.time, failure.reason) for failure in failed],

@@ -1,4 +1,10 @@
-"""Simulation of servers and clients over links and processors in virtual time."""
+"""Simulation of servers and clients over links and processors in virtual time.
+
+An update goes through :class:`BareServerSimulation` in this order: ``model_arrives`` lets the client handle the model,
+``_train`` submits its training to the engine, ``training_ends`` awaits the result and sends the update over
+:class:`~spyker.sim.links.Links`, a :class:`~spyker.sim.processor.Processor` queues it and passes it to the server's
+``handle``, and ``_perform`` carries out the actions: the next model, messages to servers, facts.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +94,7 @@ class Simulation(ABC):
         """Start all servers at time 0."""
 
     def _size(self, message: Message) -> int:
-        """Count a message and return its size in bytes."""
+        """Count a message and return the bytes that it has when it is encoded; nothing is encoded in a simulation."""
         kind = type(message)
         self.messages[kind.kind] += 1
         size = self._sizes.get(kind)
@@ -112,7 +118,7 @@ class Simulation(ABC):
         self.sink(self.clock.now, fact, None)
 
     def _train(self, k: int, order: Train, ended: Callable[[Any, TrainJob], None], trainee: Any) -> None:
-        """Start a client's training: submit it now, and wait for the result when the client's delay has passed."""
+        """Submit a client's training now, and call ``ended(trainee, job)`` when the client's delay has passed."""
         due = self.clock.now + self.delays[k]
         if due <= self.clock.end:
             evaluate = self.evaluation_schedule.due(k, self.clock.now)
@@ -129,7 +135,7 @@ class Simulation(ABC):
         return self.failures is not None and self.failures.has_spent(job.client, job.step)
 
     def _trained(self, job: TrainJob, server: Server) -> Vector | None:
-        """Return the weights to send to ``server``, or ``None`` if the training failed and the client is excluded.
+        """Await a training. Return its weights for ``server``, or ``None`` if it failed and its client is excluded.
 
         The client's state is stored for its next training.
         """
@@ -152,8 +158,8 @@ class Simulation(ABC):
             self.broken = self.broken or (self.clock.now, job)
         elif self.failures is not None:
             self.failures.trained = True
-        if job.state is not job.left:
-            self.states[job.client] = job.left
+        if job.state is not job.new_state:
+            self.states[job.client] = job.new_state
         if self.adversaries is None:
             return weights
         job.examples = self.adversaries.examples(job)
@@ -187,7 +193,7 @@ class BareServerSimulation(Simulation):
             self._perform(processor, processor.server.start())
 
     def _perform(self, processor: Processor, actions: Iterable[Action]) -> None:
-        """Carry out a server's actions."""
+        """Carry out a server's actions: send messages, record facts, start and stop timers."""
         now, clock, me = self.clock.now, self.clock, processor.id
         for action in actions:
             if isinstance(action, ToClient):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from spyker.config.scenario import Training
 from spyker.tasks.array_task import ArrayTask
+from spyker.tasks.federated_task import FederatedTask
 from spyker.tasks.local_data import LocalClients
 from spyker.tasks.task import Task
 
@@ -21,8 +23,7 @@ def make_federated(clients: LocalClients, training: Training, seed: int) -> Task
 
     """
     definition = clients.definition
-    seed_generators(seed)
-    model: Any = definition.model()
+    model = initial_model(definition, seed)
     if isinstance(model, Mapping) and not hasattr(model, "parameters"):
         return ArrayTask(clients, model, training, seed)
 
@@ -48,10 +49,19 @@ def make_federated(clients: LocalClients, training: Training, seed: int) -> Task
     )
 
 
-def seed_generators(seed: int) -> None:
-    """Seed PyTorch, if it is installed: a model draws its initial weights from it."""
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return
+def initial_model(definition: FederatedTask, seed: int) -> Any:
+    """Return the initial model. PyTorch, from which models draw their weights, is seeded, and not imported for this."""
+    had_torch = seed_torch(seed)
+    model: Any = definition.model()
+    if not had_torch and seed_torch(seed):  # the method itself has imported it
+        model = definition.model()
+    return model
+
+
+def seed_torch(seed: int) -> bool:
+    """Seed PyTorch if it has been imported; return whether it has."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
     torch.manual_seed(seed)
+    return True

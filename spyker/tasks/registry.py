@@ -191,7 +191,7 @@ def is_definition(value: object) -> TypeGuard[type[FederatedTask]]:
 
 
 def evaluated_by(evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates: as ``evaluation.by`` says, otherwise everybody who has test data."""
+    """Return the parties that evaluate: ``evaluation.by`` or, if it is unset, all that have test data."""
     by = evaluation.by
     if by is None:
         return BOTH if task.has_test and task.evaluates_on_clients else SERVERS if task.has_test else CLIENTS
@@ -201,7 +201,7 @@ def evaluated_by(evaluation: Evaluation, task: Task) -> str:
 
 
 def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates where clients send no scores, because these are computed from private data."""
+    """Return the parties that evaluate if clients send no scores, because scores are computed from private data."""
     if task.evaluated_by == SERVERS:
         return SERVERS
     if evaluation.by is None and task.has_test:
@@ -213,7 +213,7 @@ def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, tas
 
 
 def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:
-    """Return who evaluates a task in a deployment."""
+    """Return the parties that evaluate a task in a deployment."""
     return CLIENTS if evaluation.by is None and task.evaluation_needs_clients else task.evaluated_by
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spyker.cli.main import main
+from spyker.cli.help import parse
+from spyker.cli.main import main, parser
+from spyker.cli.options import scenario_arguments
 from spyker.records import Evaluated, RunRecord
 
 QUICK = ["--task", "quadratic", "--duration", "3"]
@@ -78,7 +80,7 @@ def limited(size: int, *args: str, cwd: Path) -> subprocess.CompletedProcess[str
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    return subprocess.run([*PROGRAM, *args], cwd=cwd, capture_output=True, text=True, timeout=100, preexec_fn=limit)
+    return subprocess.run([*PROGRAM, *args], cwd=cwd, capture_output=True, text=True, timeout=200, preexec_fn=limit)
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
@@ -199,7 +201,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, command: str)
     assert process.stderr is not None
     process.stdout.close()  # as head does, long before the command has anything to say
     assert process.stderr.read() == ""
-    assert process.wait(60) == 1
+    assert process.wait(200) == 1
 
 
 def test_the_module_is_the_program(tmp_path: Path) -> None:
@@ -295,3 +297,11 @@ def test_the_help_says_what_a_task_may_be(capsys: pytest.CaptureFixture[str], mo
         text = capsys.readouterr().out
         assert "module:function" in text
         assert "entry point" in text
+
+
+def test_up_takes_the_scenario_options_of_run() -> None:
+    options = (
+        "--preset tuned --algorithm fedavg --task quadratic --clients 3 --duration 2 --seed 4 --set world.mix-ms=1"
+    )
+    run, up = (scenario_arguments(parse(parser(name), [name, *options.split()])) for name in ("run", "up"))
+    assert run == up

@@ -62,21 +62,21 @@ def test_dash_serves_until_it_is_ended(tmp_path: Path) -> None:
         assert process.stdout is not None
         url = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert url is not None
-        assert requests.get(url[0], timeout=60).status_code == 200
+        assert requests.get(url[0], timeout=200).status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(200) == 0
 
 
 def test_a_page_beside_a_command_ends_with_it(tmp_path: Path) -> None:
     beside = DashboardProcess([write_ring(tmp_path / "run")], 0)
-    assert requests.get(beside.url, timeout=60).status_code == 200
+    assert requests.get(beside.url, timeout=200).status_code == 200
     other = DashboardProcess([tmp_path / "not-yet"], beside.port)
     assert other.port != beside.port, "a port that is taken is no reason not to run"
     for each in (beside, other):
         each.close()
         assert each._process.returncode == 0
     with pytest.raises(requests.ConnectionError):
-        requests.get(beside.url, timeout=60)
+        requests.get(beside.url, timeout=200)
 
 
 def test_a_run_with_a_dashboard_leaves_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,6 @@ from spyker.cli.main import main
 from spyker.config.scenario import TaskChoice, Training
 from spyker.engines.engine import Engine, EvaluateJob, InProcessEngine, TrainJob
 from spyker.engines.pool import MAX_LOSSES
-from spyker.engines.worker_processes import ProcessPoolEngine
 from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.registry import TaskSpec
 
@@ -74,7 +73,7 @@ def places(engine: RayEngine) -> list[tuple[str, int]]:
 
 @pytest.fixture(scope="class")
 def engine(cluster: Any, digits: Any) -> Iterator[RayEngine]:
-    engine = RayEngine(digits.recipe, address=cluster.address)
+    engine = RayEngine(digits.spec, address=cluster.address)
     with engine:
         yield engine
 
@@ -82,18 +81,15 @@ def engine(cluster: Any, digits: Any) -> Iterator[RayEngine]:
 class TestDigits:
     """One engine for all of them, as it would serve several runs of a comparison."""
 
-    def test_results_are_those_of_this_process_and_of_any_number_of_workers(
-        self, engine: RayEngine, digits: Any
-    ) -> None:
+    def test_results_are_those_of_this_process(self, engine: RayEngine, digits: Any) -> None:
         start = digits.task.initial()
         with InProcessEngine(digits.task) as here:
             right = results(here, start)
         assert results(engine, start) == right
         assert len(engine.workers) == 2
         assert len({node for node, _ in places(engine)}) == 2
-        with ProcessPoolEngine(digits.recipe, digits.parameters, 2) as workers:
-            assert results(workers, start) == right
 
+    @pytest.mark.slow
     def test_an_actor_killed_in_mid_run_is_replaced_and_changes_no_byte(
         self, engine: RayEngine, digits: Any, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -102,6 +98,7 @@ class TestDigits:
         assert process not in [process for _, process in places(engine)]
         assert capfd.readouterr().err.count("a new worker replaces it") == 1
 
+    @pytest.mark.slow
     def test_a_node_removed_in_mid_run_changes_no_byte_and_one_that_comes_is_used(
         self, engine: RayEngine, cluster: Any, digits: Any, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -131,8 +128,8 @@ class TestDigits:
 
 def test_the_command_leaves_the_same_bytes(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["run", "--duration", "1.0", "--clients", "40", "--out"]
-    assert main([*command, "local", "--workers", "1"]) == 0
+    command = ["run", "--task", "quadratic", "--duration", "1.0", "--clients", "40", "--out"]
+    assert main([*command, "local", "--workers", "0"]) == 0
     assert main([*command, "ray", "--engine", "ray", "--ray-address", cluster.address]) == 0
     assert not ray.is_initialized()
     for name in ("scenario.toml", "facts.jsonl", "summary.json"):
@@ -154,7 +151,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
                     engine.submit(job, due=step)
                 for job in jobs:
                     found.append((engine.trained(job).tobytes(), job.examples, job.metrics))
-                    states[job.client] = job.left
+                    states[job.client] = job.new_state
         return found
 
     assert results(RayEngine(plan, count=2, address=cluster.address)) == results(InProcessEngine(task))
@@ -165,7 +162,7 @@ def test_a_clients_state_comes_back_whoever_trains_it(cluster: Any, monkeypatch:
     [
         ({"raises": "the making"}, "the making is cursed"),
         ({"raises": "client 4"}, "client 4 is cursed"),
-        ({"dies": "client 4"}, f"{MAX_LOSSES} times"),
+        pytest.param({"dies": "client 4"}, f"{MAX_LOSSES} times", marks=pytest.mark.slow),
     ],
 )
 def test_a_task_that_always_fails_ends_the_run_with_its_own_error(
@@ -229,6 +226,7 @@ def test_the_store_never_takes_one_vector_for_another(cluster: Any, fragile: Cal
         assert len(store) == 0
 
 
+@pytest.mark.slow
 def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
     cluster: Any, fragile: Callable[..., TaskSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +235,7 @@ def test_a_cluster_without_a_free_processor_is_waited_for_and_the_user_told(
 
     class Told(io.StringIO):
         def write(self, text: str) -> int:
-            greedy.workers[0].end()
+            greedy.workers[0].stop()
             return super().write(text)
 
     with greedy:

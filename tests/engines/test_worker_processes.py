@@ -44,8 +44,8 @@ def test_workers_compute_what_this_process_computes() -> None:
 def test_a_task_may_load_its_data_in_processes_of_its_own() -> None:
     start_engine = np.zeros(3, np.float32)
     job = TrainJob(0, start_engine, 0.1, 0)
-    recipe = TaskSpec(TaskChoice("loading_task:make"), clients=1, seed=1, training=Training())
-    with ProcessPoolEngine(recipe, start_engine.size, 1) as workers:
+    spec = TaskSpec(TaskChoice("loading_task:make"), clients=1, seed=1, training=Training())
+    with ProcessPoolEngine(spec, start_engine.size, 1) as workers:
         workers.submit(job, 0.0)
         assert workers.trained(job).tolist() == [4, 4, 4]
 
@@ -53,7 +53,7 @@ def test_a_task_may_load_its_data_in_processes_of_its_own() -> None:
 def test_a_worker_killed_in_mid_run_is_replaced_and_changes_no_byte(
     digits: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    workers = ProcessPoolEngine(digits.recipe, digits.parameters, 2)
+    workers = ProcessPoolEngine(digits.spec, digits.parameters, 2)
     with workers:
         first = workers.workers[0].process
         assert digits.run(workers, mishap=lambda: kill(workers, 0)) == digits.right

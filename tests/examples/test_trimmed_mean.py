@@ -110,7 +110,7 @@ def test_a_parameter_that_it_does_not_have_is_refused(capsys: pytest.CaptureFixt
 
 def test_it_is_deployed(tmp_path: Path) -> None:
     out = tmp_path / "record"
-    command = [*SPYKER, "up", "--algorithm", NAME, "--task", "quadratic", "--clients", "2", "--duration", "3"]
+    command = [*SPYKER, "up", "--algorithm", NAME, "--task", "quadratic", "--clients", "2", "--duration", "2"]
     command += ["--set", 'world.regions=["Paris"]']
     done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, timeout=200, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
@@ -136,6 +136,6 @@ def test_it_survives_the_death_of_its_server(tmp_path: Path) -> None:
         assert len(before["answers"]) == len(before["answered"]), "what it has collected so far is saved with it"
         until(lambda: len(deployment.facts("update")) >= 120)
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+        assert server.wait(200) == 0
         held = [update.version for _, update, _ in RunRecord(deployment.record(0)).updates()]
         assert held == list(range(1, len(held) + 1)), "none is lost that was saved, and none counts twice"

@@ -16,7 +16,7 @@ WITHOUT = "import sys; sys.modules['flwr'] = None; from spyker.cli.main import m
 
 def without_flower(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     code = f"{WITHOUT}sys.exit(main({list(command)!r}))"
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=100)
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=200)
 
 
 @pytest.mark.parametrize("command", ["run", "up"])

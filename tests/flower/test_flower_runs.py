@@ -99,7 +99,7 @@ def test_a_deployed_app_is_equal_to_a_task(kind: str, tmp_path: Path) -> None:
         record = local.record(0)
         until(lambda: first_fact(record) is not None and min(map(len, told(record).values()), default=0) >= 4, 200)
         local.servers[0].send_signal(signal.SIGTERM)
-        assert local.servers[0].wait(60) == 0
+        assert local.servers[0].wait(200) == 0
     deployed = told(record)
     rounds = max(map(len, deployed.values()))
     ours = native(kind, tmp_path / "native", scenario=table, duration=0.5 * rounds)

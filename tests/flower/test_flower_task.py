@@ -207,14 +207,14 @@ def test_a_server_app_runs_once_however_many_workers_there_are(tmp_path: Path, m
 def test_a_strategy_with_its_own_start_evaluates_on_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     task = make(server="tiny_apps:leaving")
-    assert (task.judge, task.metric.name) == ("server", "accuracy")
+    assert (task.evaluator, task.metric.name) == ("server", "accuracy")
     assert task.evaluate(task.initial()) == pytest.approx(0.6)
 
 
 def test_a_function_has_the_first_model() -> None:
     task = make("tiny_apps:failing", model="tiny_apps:model")
     assert task.layout.names == ("image", "wide")
-    assert task.judge == "none", "this app has no evaluation"
+    assert task.evaluator == "none", "this app has no evaluation"
 
 
 def test_a_project_names_the_server_and_has_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_what_goes_wrong_names_client_and_reason(app: str, complaint: str) -> No
             "task.app: tiny_apps:failing has no initial model.*task.model",
         ),
         ({"server": "tiny_apps:telling"}, "task.server: tiny_apps:telling is a ClientApp"),
-        ({"server": "tiny_apps:idle"}, "task.server: ended without having sent anybody a model"),
+        ({"server": "tiny_apps:idle"}, "task.server: ended without sending a model to a client"),
         ({"server": "tiny_apps:crowded"}, "task.server: waits for more nodes than the 4 clients"),
         (
             {"model": "tiny_apps:trees"},
@@ -335,6 +335,6 @@ def test_clients_evaluate_a_deployed_app_and_emulations_are_as_before() -> None:
     assert evaluated_by(unset, task) == "servers"
     assert evaluated_by_deployed(unset, task) == "clients"
     assert evaluated_by_deployed(Evaluation(by="servers"), task) == "servers"
-    federation, _ = served_model(scenario(clients=3), None)
+    federation, *_ = served_model(scenario(clients=3), None)
     assert federation.evaluation.by == "clients"
     assert served_model(scenario(clients=3, evaluate="none"), None)[0].evaluation.by == "servers"

@@ -29,13 +29,14 @@ from spyker.net.local_cluster import LocalCluster, free_ports
 from spyker.net.server_config import learning_digest
 from spyker.net.wire import fill
 from spyker.node.client_certificate import certified_client
-from spyker.node.task_tokens import SAID, TaskToken
+from spyker.node.task_tokens import CONTENT, TaskToken
 from spyker.protocol.messages import Update
 from spyker.records import RecordedFact, RecordError, RunRecord, RunStarted
 from spyker.tasks.layout import layout_digest
 from spyker.tasks.registry import resolve, task_spec
 
-DEADLINE = 120.0
+DEADLINE = 200.0
+"""Seconds. The import of PyTorch alone may take half a minute on a machine with much else to do."""
 
 
 def table(algorithm: str = "fedasync", clients: tuple[int, ...] = (3,), **more: Any) -> dict[str, Any]:
@@ -124,11 +125,11 @@ class Given(NamedTuple):
     @property
     def said(self) -> TaskToken:
         """What the token says."""
-        return TaskToken._make(SAID.unpack(self.token[: SAID.size]))
+        return TaskToken._make(CONTENT.unpack(self.token[: CONTENT.size]))
 
     def forged(self, **changes: Any) -> bytes:
         """A token that says something else."""
-        return SAID.pack(*self.said._replace(**changes)) + self.token[SAID.size :]
+        return CONTENT.pack(*self.said._replace(**changes)) + self.token[CONTENT.size :]
 
 
 class Speaker:

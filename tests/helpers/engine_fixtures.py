@@ -56,8 +56,8 @@ class Digits:
 
     def __init__(self) -> None:
         self.scenario = resolve(load(None, {"duration": 1.0}, clients=40))
-        self.recipe = task_spec(self.scenario)
-        self.task = self.recipe.make()
+        self.spec = task_spec(self.scenario)
+        self.task = self.spec.make()
         self.parameters = self.task.initial().size
         self.right = self.run(InProcessEngine(self.task))
 

@@ -169,7 +169,7 @@ def run(words: list[str], said: io.StringIO) -> int:
 
 def done(words: list[str], said: io.StringIO) -> int:
     """Run a program."""
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=110)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=200)
     said.write(ended.stdout + ended.stderr)
     return ended.returncode
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from every_algorithm import ALGORITHMS
+from every_algorithm import BUILT_IN_FIRST
 from safetensors.numpy import load_file
 from torch import nn
 
@@ -28,7 +28,7 @@ def normalised(clients: int, seed: int, training: Any) -> spyker.TorchTask:
     return spyker.TorchTask(model, [points(60) for _ in range(clients)], points(200), training, seed=seed)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", BUILT_IN_FIRST)
 def test_variances_stay_above_zero_and_follow_the_data(tmp_path: Path, algorithm: str) -> None:
     settings = {"evaluation.interval": 0.25} | SETTINGS.get(algorithm, {})
     for duration in (1.0, 6.0):

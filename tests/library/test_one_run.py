@@ -185,7 +185,7 @@ print(made.summary["parameters"], made.summary["final"]["mean"] > 0.9, swept.tab
 
 def test_a_script_may_hold_its_task_and_needs_no_guard(here: Path) -> None:
     (here / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["22", "True", "[2,", "4]"]
     facts = (here / "made" / "facts.jsonl").read_bytes()

@@ -79,7 +79,7 @@ def test_nobody_else_writes_to_a_run_that_goes_on(capsys: pytest.CaptureFixture[
 def test_nothing_goes_on_after_a_kill() -> None:
     with going_on(LIVE) as process:
         process.send_signal(signal.SIGKILL)
-        process.wait(60)
+        process.wait(200)
     assert ".lock" in files("a"), "a file without a lock"
     spyker.run(out="a", overwrite=True, **QUICK)
     spyker.run(out="whole", **QUICK)

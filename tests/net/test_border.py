@@ -202,12 +202,17 @@ def test_a_message_that_another_one_cuts_short(server: Deployed) -> None:
 def test_a_connection_that_breaks_in_the_middle_of_a_message(server: Deployed) -> None:
     async def scene() -> None:
         rejections = server.metric("rejections_total", reason="truncated")
-        async with speaking(server, 1) as honest, speaking(server, 0) as client:
+        async with speaking(server, 1) as honest:
             task = await honest.enter()
-            await client.answer((await client.enter()).token, np.ones(client.parameters - 1))
-            await asyncio.sleep(0.1)  # the server must be in the middle of reading it; there is no way to see that
-            client.stream.cancel()
-            until(lambda: server.metric("rejections_total", reason="truncated") == rejections + 1)
+            pause = 0.1  # the server must be in the middle of reading it; there is no way to see that
+            while server.metric("rejections_total", reason="truncated") == rejections:
+                async with speaking(server, 0) as client:
+                    await client.answer((await client.enter()).token, np.ones(client.parameters - 1))
+                    await asyncio.sleep(pause)
+                    client.stream.cancel()
+                    until(lambda: server.metric("connected_clients") == 1)
+                pause *= 2
+            assert server.metric("rejections_total", reason="truncated") == rejections + 1
             await honest.answer(task.token)
             assert (await honest.task()).said.version == task.said.version + 1
 
@@ -245,7 +250,8 @@ def test_a_frame_far_beyond_the_size_limit_is_not_even_read(server: Deployed) ->
             await client.enter()  # strangers that send so much are disconnected
             with contextlib.suppress(grpc.aio.AioRpcError):  # the stream may end while it is sent
                 await client.say(hello=client.hello, chunk=bytes(8 * FRAME_LIMIT))
-            assert (await client.rejection())[0] == "RESOURCE_EXHAUSTED"
+            # gRPC tells why, or resets the stream before that has been sent.
+            assert (await client.rejection())[0] in ("RESOURCE_EXHAUSTED", "INTERNAL")
         assert server.metric("updates_total") == updates
 
     asyncio.run(scene())
@@ -495,5 +501,5 @@ def test_servers_know_each_other_by_their_certificates(tmp_path: Path) -> None:
 def test_plaintext_never_leaves_the_machine(tmp_path: Path) -> None:
     with deployed(table(), tmp_path, listen_clients="0.0.0.0:0") as deployment:
         process = deployment.serve(0, "--insecure")
-        assert process.wait(60) == 2
+        assert process.wait(200) == 2
         assert "plaintext" in (tmp_path / "server-0.log").read_text()

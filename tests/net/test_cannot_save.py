@@ -8,7 +8,8 @@ from deployment import until
 from test_members import Servers, members
 
 
-@pytest.mark.parametrize("algorithm", ["spyker", pytest.param("stride", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["spyker", "stride"])
 def test_the_others_continue_without_a_server_that_cannot_save(tmp_path: Path, capsys: Any, algorithm: str) -> None:
     with Servers(tmp_path, algorithm=algorithm) as deployed:
         deployed.begin()

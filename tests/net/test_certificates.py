@@ -139,7 +139,7 @@ def test_grpc_tells_which_server_calls(deployment):
         await server.start()
         mine = grpc.ssl_channel_credentials(read(2, "ca.pem"), read(2, "key.pem"), read(2, "cert.pem"))
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", mine) as channel:
-            answered = await channel.unary_unary("/test/Who")(b"", timeout=60)
+            answered = await channel.unary_unary("/test/Who")(b"", timeout=200)
         await server.stop(None)
         return answered
 

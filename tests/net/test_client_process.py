@@ -23,7 +23,7 @@ def begin(folder: Path, algorithm: str, *, trivial: bool) -> AbstractContextMana
     return deployed(table(algorithm, task=task), folder, min_clients=3, client_timeout=600.0)
 
 
-@pytest.mark.parametrize(("trivial", "paced"), [(True, True), (False, True), (True, False)])
+@pytest.mark.parametrize(("trivial", "paced"), [(False, True), (True, False)])
 def test_a_client_whose_training_fails_leaves_and_is_told_at_once(tmp_path: Path, trivial: bool, paced: bool) -> None:
     with begin(tmp_path, "fedavg", trivial=trivial) as deployment:
         server = deployment.up()
@@ -42,9 +42,9 @@ def test_a_client_whose_training_fails_leaves_and_is_told_at_once(tmp_path: Path
         until(later)
         assert process.poll() is None, "the others go on"
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+        assert server.wait(200) == 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 1
+        assert process.wait(200) == 1
         last = (tmp_path / "clients-0-2.log").read_text().splitlines()[-1]
         assert last.startswith("spyker: 1 of 3 clients failed. client 1: ")
         assert "the data of this client is damaged" in last
@@ -55,9 +55,9 @@ def test_clients_that_are_ended_say_goodbye(tmp_path: Path, number: signal.Signa
     with deployed(table(), tmp_path, client_timeout=600.0) as deployment:
         deployment.up()
         process = deployment.attend("0-2")
-        until(lambda: deployment.metric("connected_clients") == 3)
+        until(lambda: len(deployment.log("clients-0-2", "attending")) == 3)
         process.send_signal(number)
-        assert process.wait(60) == code
+        assert process.wait(200) == code
         until(lambda: deployment.metric("connected_clients") == 0)
         assert {line["client"] for line in deployment.log("clients-0-2", "left")} == {0, 1, 2}
         assert not deployment.log("clients-0-2", "disconnected"), "a warning would be about something unexpected"
@@ -67,7 +67,7 @@ def test_clients_that_no_server_takes_are_named(tmp_path: Path) -> None:
     with deployed(table(), tmp_path) as deployment:
         deployment.up()
         process = deployment.join("0-2", deployment.addresses, "--set", "seed=5")
-        assert process.wait(60) == 1
+        assert process.wait(200) == 1
         last = (tmp_path / "clients-0-2.log").read_text().splitlines()[-1]
         assert last.startswith("spyker: 3 of 3 clients failed. clients 0, 1, 2: ")
         assert "mismatch" in last
@@ -104,10 +104,10 @@ def test_a_client_whose_algorithm_fails_is_told_of_as_well(tmp_path: Path, paced
 
 def test_a_server_whose_last_evaluation_fails_has_saved_before(tmp_path: Path) -> None:
     scenario = table(task={"name": "failing_client:judge"}, evaluation={"interval": 1e6})
-    with deployed(scenario, tmp_path, min_clients=3, duration=2.0, checkpoint_updates=10**6) as deployment:
+    with deployed(scenario, tmp_path, min_clients=3, duration=1.0, checkpoint_updates=10**6) as deployment:
         server = deployment.up()
         deployment.attend("0-2")
-        assert server.wait(60) == 1
+        assert server.wait(200) == 1
         assert "beyond judgement" in (tmp_path / "server-0.log").read_text()
         saved = latest(tmp_path / "server-0" / "state")
         assert saved is not None

@@ -57,7 +57,7 @@ def test_a_training_is_over_when_the_clients_state_is_on_the_disk(
         training = TrainingThread(task, states=states)
         for step in range(2):
             job = await training.train(3, order(task, step))
-            assert job.left is not None
+            assert job.new_state is not None
             saved = read_client(states.path(3))
             assert saved.trainings == step + 1
             assert np.array_equal(saved.model["0.weight"], task.client_model(job.weights, None)["0.weight"])

@@ -71,7 +71,7 @@ def test_prometheus_sees_them_and_a_restart_keeps_them(tmp_path: Path) -> None:
         assert 0 < deployment.metric("client_score_weighted_mean", metric="closeness") <= 1
         assert deployment.metric("score") > 0
         server.terminate()
-        assert server.wait(60) == 0
+        assert server.wait(200) == 0
         summary = RunRecord(deployment.record(0)).summary
         assert summary is not None
         assert summary["evaluation_by_clients"]["closeness"]["clients"] == 3

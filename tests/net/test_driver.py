@@ -110,7 +110,7 @@ def test_who_waits_for_a_snapshot_is_told_if_the_server_fails_meanwhile(
         sessions = begin(driver)
 
         def fails(server: Server, sender: int, message: object) -> None:
-            going_on.wait(60)
+            going_on.wait(200)
             raise ArithmeticError("no such model")
 
         monkeypatch.setattr(type(driver.node.server), "handle", fails)

@@ -27,7 +27,7 @@ def saved_version(state: Path) -> int:
 
 
 @pytest.mark.parametrize("code", ["none", "int4"])
-@pytest.mark.parametrize("algorithm", ["spyker", "stride"])
+@pytest.mark.parametrize("algorithm", [pytest.param("spyker", marks=pytest.mark.slow), "stride"])
 def test_the_log_of_a_killed_server_leads_to_the_bytes_of_its_last_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str, code: str
 ) -> None:

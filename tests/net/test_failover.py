@@ -199,7 +199,7 @@ def test_a_client_that_was_given_one_server_learns_of_the_other_and_turns_to_it(
         until(lambda: attended() == [0, 1])
         client = started.running["client-charite"]
         client.send_signal(signal.SIGTERM)
-        assert client.wait(60) == 0
+        assert client.wait(200) == 0
         started.start("join", "client-charite", "--paced")
         until(lambda: attended() == [0, 1, 1]), "it has stored the list"
 

@@ -6,34 +6,20 @@ joins late, one with a class that nobody else has, one with a missing column and
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from accounts import BROKEN, NEEDS_ACCOUNTS, SERVERS, SIZES, accounts, reachable, write_tables
 from deployment import until
 
 import spyker
 from spyker.cli.main import main
 from spyker.net.local_cluster import free_ports
-from spyker.tasks.built_in.digits import stored
 
-REPOSITORY = Path(__file__).parents[2]
-SERVER = REPOSITORY / ".venv" / "release" / "server" / "bin" / "spyker"
-FIRST_ACCOUNT = 61_000
-SERVERS = ("paris", "tokyo", "boston")
-SIZES = {"charite": 140, "mayo": 240, "ucl": 150, "karolinska": 260, "toronto": 160, "lyon": 100, "late": 180}
-BROKEN = ("column", "disk")
 SECONDS = 60
 TASK = """
 import csv
@@ -54,114 +40,7 @@ class Records(spyker.FederatedTask):
         return inputs, np.array([int(row["digit"]) for row in rows])
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run processes under accounts of their own"),
-    pytest.mark.skipif(not SERVER.exists(), reason="needs an environment without PyTorch: make server-env"),
-]
-
-
-def write_tables(folder: Path) -> None:
-    """Deal the digits out: only one client has nines, and the table of one lacks a column."""
-    images, labels = stored()
-    order = np.random.default_rng(0).permutation(len(labels))
-    nines, others = order[labels[order] == 9], iter(order[labels[order] != 9])
-    for name, size in (SIZES | {"column": 60, "disk": 60}).items():
-        which = [next(others) for _ in range(size)] + (list(nines) if name == "lyon" else [])
-        columns = [f"p{i}" for i in range(64) if not (name == "column" and i == 7)]
-        own = folder / name
-        own.mkdir(mode=0o700)
-        with (own / "table.csv").open("w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow([*columns, "digit"])
-            for i in which:
-                pixels = images[i].reshape(-1).astype(int)
-                table.writerow([*(pixels[int(column[1:])] for column in columns), labels[i]])
-
-
-class Accounts:
-    """Processes under accounts of their own, each in a folder that only its account can read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.numbers = folder, {}  # type: ignore[var-annotated]
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, source: Path, program: list[str], *words: str) -> subprocess.Popen[bytes]:
-        """Start a process; ``source`` is the folder that ``spyker federation create`` made for it."""
-        account = self.numbers.setdefault(name, FIRST_ACCOUNT + len(self.numbers))
-        home = self.folder / name
-        home.mkdir(mode=0o700, exist_ok=True)
-        if not (home / "federation").exists():
-            shutil.copytree(source, home / "federation")
-        for path in (home, *home.rglob("*")):
-            os.chown(path, account, account)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(self.folder / "code")}
-        if program[0] == sys.executable:
-            environment["PYTHONPATH"] += f":{REPOSITORY}"
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*program, *words],
-                cwd=home,
-                user=account,
-                group=account,
-                extra_groups=[],
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
-        self.running[name] = process
-        return process
-
-    def serve(self, name: str) -> None:
-        self.start(name, self.folder / "federation" / f"server-{name}", [str(SERVER)], "serve", "federation")
-
-    def join(self, name: str) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-m", "spyker.cli.main"]
-        source = self.folder / "federation" / f"client-{name}"
-        return self.start(name, source, program, "join", "federation", "--data", "table.csv")
-
-    def log(self, name: str, event: str) -> list[dict[str, Any]]:
-        text = (self.folder / f"{name}.log").read_text("utf-8")
-        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
-        return [line for line in lines if line["event"] == event]
-
-
-@contextlib.contextmanager
-def accounts() -> Iterator[Accounts]:
-    """A folder that all accounts can enter, and processes that end with the test."""
-    folder = Path(tempfile.mkdtemp(prefix="spyker-accounts-"))
-    folder.chmod(0o755)
-    everybody = Accounts(folder)
-    try:
-        yield everybody
-    finally:
-        for process in everybody.running.values():
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        subprocess.run(["umount", "-q", str(folder / "disk" / "federation" / "state")], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def reachable(folder: Path) -> bool:
-    """Return whether another account can read the repository and its interpreter."""
-    probe = [sys.executable, "-c", "import spyker, torch"]
-    environment = {"PYTHONPATH": str(REPOSITORY), "HOME": str(folder)}
-    try:
-        done = subprocess.run(
-            probe,
-            cwd="/",
-            user=FIRST_ACCOUNT,
-            group=FIRST_ACCOUNT,
-            extra_groups=[],
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
-    except PermissionError:
-        return False
-    return done.returncode == 0
+pytestmark = NEEDS_ACCOUNTS
 
 
 def test_tables_that_only_their_owners_can_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -207,7 +86,7 @@ def test_tables_that_only_their_owners_can_read(monkeypatch: pytest.MonkeyPatch,
         for name in SERVERS:
             assert all_of_them.running[name].wait(SECONDS + 60) == 0, (folder / f"{name}.log").read_text()[-2000:]
         for name in SIZES:
-            assert all_of_them.running[name].wait(60) == 0, (folder / f"{name}.log").read_text()[-2000:]
+            assert all_of_them.running[name].wait(200) == 0, (folder / f"{name}.log").read_text()[-2000:]
 
         records = [str(folder / name / "federation" / "record") for name in SERVERS]
         assert main(["merge", *records, "--out", str(tmp_path / "deployed")]) == 0

@@ -122,7 +122,7 @@ def test_a_server_goes_on_learning_when_the_disk_for_its_record_is_full(tmp_path
         ballast.unlink()
         until(lambda: deployment.log("server-0", "record-again"))
         server.terminate()
-        assert server.wait(60) == 0
+        assert server.wait(200) == 0
         failed = deployment.log("server-0", "record-failed")
         assert failed[0]["reason"] == "No space left on device"
         assert len(failed) <= 2, "once, and how often it was not said"

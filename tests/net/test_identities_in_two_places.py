@@ -64,7 +64,7 @@ def test_the_others_report_a_server_whose_state_is_in_use_twice(
         with (tmp_path / "copy.log").open("wb") as log:
             second = subprocess.Popen([*command, "--resume"], stderr=log, stdout=log)
         try:
-            assert deployment.servers[1].wait(60) == 3, "the earlier process stops"
+            assert deployment.servers[1].wait(200) == 3, "the earlier process stops"
             fact = until(lambda: deployment.facts("server-duplicated", 0))[0]
             assert (fact["peer"], fact["reason"]) == (1, "copied state")
             line = until(lambda: deployment.log("server-0", "server-duplicated"))[0]

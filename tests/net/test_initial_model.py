@@ -30,6 +30,6 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     write_tensors(file, {"weights": np.zeros(3, np.float32)})
     with deployed(table("fedasync", (2,)), tmp_path / "deployed") as deployment:
         process = deployment.up(0, "--initial-model", str(file))
-        assert process.wait(60) == 2
+        assert process.wait(200) == 2
         assert "--initial-model" in (tmp_path / "deployed" / "server-0.log").read_text("utf-8")
         assert not (tmp_path / "deployed" / "server-0" / "state" / "identity.json").exists(), "and nothing was begun"

@@ -111,7 +111,7 @@ def test_grpc_writes_nothing_among_the_lines_unless_it_is_asked_to(tmp_path: Pat
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
     variables |= {"GRPC_VERBOSITY": "INFO"} if asked else {}
     command = [sys.executable, "-c", SERVED]
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200)
     assert done.stdout == "UNAVAILABLE\n", done.stderr
     assert ("CERTIFICATE_VERIFY_FAILED" in done.stderr) == asked
     assert asked or not done.stderr

@@ -51,7 +51,7 @@ def model_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "seconds"), [pytest.param("stride", 2.0, marks=pytest.mark.slow), ("hierfavg", 6.0)]
+    ("algorithm", "seconds"), [("stride", 2.0), pytest.param("hierfavg", 6.0, marks=pytest.mark.slow)]
 )
 def test_a_deployment_leaves_the_models_it_ended_with_as_a_run_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str, seconds: float

@@ -30,11 +30,10 @@ def scenario_file(folder: Path, algorithm: str, duration: float) -> Path:
 
 SECONDS = dict.fromkeys(OF_THE_PAPER, 4.0) | dict.fromkeys(["stride", "fedbuff", "fedavg"], 2.0)
 SECONDS |= dict.fromkeys(["hierfavg", "hierfavgm"], 8.0)  # all three servers must be there, and may begin seconds apart
-FAST = ("stride", "fedavg")  # one with several servers that learn, one with a single server
 
 
 @pytest.mark.parametrize(
-    "algorithm", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in SECONDS]
+    "algorithm", [pytest.param(name, marks=() if name == "stride" else pytest.mark.slow) for name in SECONDS]
 )
 def test_a_full_run_of_each_kind_of_algorithm(tmp_path: Path, algorithm: str) -> None:
     out = tmp_path / "record"
@@ -104,7 +103,7 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     children = [int(pid) for pid in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()]
     assert len(children) == 4
     up.send_signal(signal.SIGINT)
-    assert up.wait(60) == 130
+    assert up.wait(200) == 130
     assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
     summary = json.loads((out / "summary.json").read_text())
     assert not summary["finished"]

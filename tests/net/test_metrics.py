@@ -41,7 +41,7 @@ def scrape():
 
     def ask(metrics):
         port = metrics.serve("127.0.0.1", 0)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=200) as answer:
             text = answer.read().decode()
         samples = {
             (s.name, *sorted(s.labels.items())): s.value

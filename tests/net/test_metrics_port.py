@@ -36,7 +36,8 @@ def scrape(port):
         return answer.headers["Content-Type"], answer.read().decode()
 
 
-def test_incomplete_requests_hold_few_connections(metrics):
+def test_incomplete_requests_hold_few_connections(metrics, monkeypatch):
+    monkeypatch.setattr(metrics_port, "REQUEST_SECONDS", 10 * DEADLINE)
     port = metrics.serve("127.0.0.1", 0)
     strangers = [connect(port) for _ in range(MOST_CONNECTIONS + 3)]
     for each in strangers[:3]:

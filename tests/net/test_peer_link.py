@@ -101,7 +101,7 @@ def test_a_link_survives_a_callee_that_ends_the_stream_at_any_moment(
         fill(driver, 50)
         async with linked(abrupt, driver) as task:
             waiting = asyncio.create_task(enough.wait())
-            await asyncio.wait((task, waiting), timeout=120, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, waiting), timeout=200, return_when=asyncio.FIRST_COMPLETED)
             assert not task.done(), task.exception()
             assert enough.is_set()
 

@@ -20,7 +20,7 @@ HELPER = Path(__file__).parents[1] / "helpers" / "without_posix.py"
 def run_without_posix(program: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", "import asyncio, signal, without_posix\n" + program]
     environment = os.environ | {"PYTHONPATH": str(HELPER.parent)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(words, capture_output=True, text=True, timeout=200, check=False, env=environment)
 
 
 def without_posix(program: str) -> str:
@@ -70,7 +70,8 @@ print(asyncio.run(ClientProcess([Link()], JsonLog()).run()))
     assert without_posix(program) == f"left\n{finished}\n"
 
 
-@pytest.mark.parametrize("transport", ["grpc", pytest.param("websocket", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["grpc", "websocket"])
 def test_a_client_trains_saves_its_state_and_continues(
     transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,11 +103,11 @@ def test_a_client_trains_saves_its_state_and_continues(
         first = subprocess.Popen(words, env=environment)
         started.running["first"] = first
         until(lambda: trained_more(2, first))
-        second = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        second = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert second.returncode == 2, second.stderr
         assert "is in use by another process" in second.stderr
         first.send_signal(signal.SIGTERM)
-        assert first.wait(60) == 0
+        assert first.wait(200) == 0
         before = trainings()
         third = subprocess.Popen(words, env=environment)
         started.running["third"] = third

@@ -95,7 +95,7 @@ def test_a_proxy_without_http2_is_passed_over_websocket_and_the_choice_is_rememb
             trains(deployment, f"127.0.0.1:{port}", "websocket", "--state", str(tmp_path / "state"))
             assert len(deployment.log("clients-0", "disconnected")) == 1, "gRPC first"
             deployment.clients[0].terminate()  # one process at a time has the folder
-            deployment.clients[0].wait(60)
+            deployment.clients[0].wait(200)
             again = deployment.join("1", [f"127.0.0.1:{port}"], "--state", str(tmp_path / "state"))
             deployment.clients.append(again)
             until(lambda: deployment.log("clients-1", "attending"))
@@ -183,7 +183,7 @@ def test_squid_refuses_a_wrong_password(through_squid: tuple[Deployed, int, Path
     address = deployment.addresses[0] if transport == "grpc" else deployment.websocket  # type: ignore[attr-defined]
     url = f"http://charite:wrong-word@127.0.0.1:{port}"
     process = deployment.join("0", [address], "--transport", transport, "--proxy", url)
-    assert process.wait(60) == 1
+    assert process.wait(200) == 1
     said = (deployment.folder / "clients-0.log").read_text("utf-8")
     assert "the HTTP proxy requires a valid user and password (407)" in said
     assert "wrong-word" not in said

@@ -147,7 +147,7 @@ def taken() -> Iterator[str]:
 def refused_process(config: Path) -> str:
     """What a server that is not to begin says last. It is a process of its own: it changes what all of it share."""
     words = [*SPYKER, "serve", str(config), "--insecure"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr.splitlines()[-1]

@@ -120,7 +120,7 @@ def test_a_client_falls_back_to_websocket_and_trains(tmp_path: Path) -> None:
         deployment.clients.append(process)
         until(lambda: deployment.facts("update"))
         process.terminate()  # one process at a time has the folder
-        process.wait(60)
+        process.wait(200)
         deployment.clients.append(deployment.join("1", [address], "--state", str(tmp_path / "state")))
         until(lambda: deployment.log("clients-1", "attending"))
         assert {entry["transport"] for entry in deployment.log("clients-1", "attending")} == {WEBSOCKET}

@@ -102,7 +102,7 @@ class Watched(NamedTuple):
 
     def metric(self, server: int, name: str) -> dict[str, float]:
         """By kind, or under an empty name."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[server]}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[server]}/metrics", timeout=200) as answer:
             lines = answer.read().decode().splitlines()
         found = [line for line in lines if line.startswith(f"spyker_{name}{{")]
         kinds = [re.search(r'kind="([^"]*)"', line) for line in found]
@@ -140,7 +140,7 @@ def test_a_score_is_in_the_record_the_log_and_the_metrics(watched: Watched) -> N
 def test_health_is_told_over_tls(watched: Watched) -> None:
     authority = (watched.deployed.folder / "certs/ca.pem").read_bytes()
     with grpc.secure_channel(watched.deployed.addresses[0], grpc.ssl_channel_credentials(authority)) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=200)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -166,7 +166,7 @@ def test_prometheus_answers_every_question_of_the_dashboard(watched: Watched, tm
     def ask(expression: str) -> Any:
         query = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://{address}/api/v1/query?{query}", timeout=60) as answer:
+            with urllib.request.urlopen(f"http://{address}/api/v1/query?{query}", timeout=200) as answer:
                 return json.load(answer)["data"]["result"]
         except OSError:
             assert prometheus.poll() is None, (tmp_path / "log").read_text()
@@ -188,7 +188,7 @@ def test_prometheus_answers_every_question_of_the_dashboard(watched: Watched, tm
         assert not any(len(ask(expression)) for expression in alerts() if expression.startswith("up{"))
     finally:
         prometheus.terminate()
-        prometheus.wait(60)
+        prometheus.wait(200)
 
 
 def test_a_kind_of_message_has_one_spelling_everywhere(watched: Watched) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from spyker.node.rejection import Rejection
-from spyker.node.task_tokens import MOST_RESENT, SAID, TaskTokens
+from spyker.node.task_tokens import CONTENT, MOST_RESENT, TaskTokens
 
 SECRET = b"s" * 32
 
@@ -28,7 +28,7 @@ def test_numbers_rise_over_all_lives() -> None:
     tickets = [(first, first.issue(0, 0.0, 0)) for _ in range(3)]
     second = restarted(first, 2)
     tickets += [(second, second.issue(0, 0.0, 0)) for _ in range(3)]
-    numbers = [SAID.unpack(ticket[: SAID.size])[0] for _, ticket in tickets]
+    numbers = [CONTENT.unpack(ticket[: CONTENT.size])[0] for _, ticket in tickets]
     assert numbers == sorted(set(numbers))
 
 
@@ -79,7 +79,7 @@ def test_the_ticket_of_another_server_or_client_is_worth_nothing() -> None:
     assert rejection(task_tokens, task_tokens.issue(1, 1.0, 1), client=0) == "unknown-task"
 
 
-@pytest.mark.parametrize("position", range(0, SAID.size + 32, 5))
+@pytest.mark.parametrize("position", range(0, CONTENT.size + 32, 5))
 def test_a_ticket_cannot_be_changed(position: int) -> None:
     task_tokens = TaskTokens(SECRET, 1)
     ticket = bytearray(task_tokens.issue(0, 1.0, 1))
@@ -87,7 +87,7 @@ def test_a_ticket_cannot_be_changed(position: int) -> None:
     assert rejection(task_tokens, bytes(ticket)) == "unknown-task"
 
 
-@pytest.mark.parametrize("ticket", [b"", b"\0" * 10, b"\0" * SAID.size, b"\0" * 1000])
+@pytest.mark.parametrize("ticket", [b"", b"\0" * 10, b"\0" * CONTENT.size, b"\0" * 1000])
 def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
     assert rejection(TaskTokens(SECRET, 1), ticket) == "unknown-task"
 
@@ -129,7 +129,7 @@ def test_updates_that_a_crash_lost_are_asked_for_in_their_order_in_place_of_task
 def test_an_update_counts_as_saved_once_a_checkpoint_holds_it() -> None:
     task_tokens = TaskTokens(SECRET, 1)
     tickets = [task_tokens.issue(0, 0.0, 0) for _ in range(2)]
-    numbers = [SAID.unpack(ticket[: SAID.size])[0] for ticket in tickets]
+    numbers = [CONTENT.unpack(ticket[: CONTENT.size])[0] for ticket in tickets]
     assert task_tokens.handled(0, numbers[0]) == 1
     task_tokens.begin_checkpoint()
     assert task_tokens.handled(0, numbers[1]) == 2
@@ -156,6 +156,6 @@ def test_updates_for_tasks_of_earlier_processes_are_sent_again_and_those_of_this
 
 def test_a_client_that_collects_tokens_sends_no_more_updates_again_than_an_honest_one_keeps() -> None:
     first = TaskTokens(SECRET, 1)
-    numbers = [SAID.unpack(first.issue(0, 1.0, 1)[: SAID.size])[0] for _ in range(MOST_RESENT + 5)]
+    numbers = [CONTENT.unpack(first.issue(0, 1.0, 1)[: CONTENT.size])[0] for _ in range(MOST_RESENT + 5)]
     second = restarted(first, 2)
     assert [second.is_resent(0, number) for number in numbers] == [True] * MOST_RESENT + [False] * 5

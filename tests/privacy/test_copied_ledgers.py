@@ -68,10 +68,11 @@ def test_clients_without_a_ledger_are_not_concerned() -> None:
 def join(folder: Path) -> tuple[int, str]:
     """Run the client until it ends; return exit code and output."""
     words = [sys.executable, "-m", "spyker.cli.main", "join", "client-charite"]
-    ended = subprocess.run(words, cwd=folder, env=os.environ.copy(), capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(words, cwd=folder, env=os.environ.copy(), capture_output=True, text=True, timeout=200)
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_a_spent_budget_stays_spent_after_a_restart_and_after_a_backup_is_restored(tmp_path: Path) -> None:
     folder, ports = tmp_path / "f", free_ports(2)
     private = ["privacy.unit='example'", "privacy.noise-multiplier=1.0", "privacy.trainings=3"]
@@ -97,4 +98,4 @@ def test_a_spent_budget_stays_spent_after_a_restart_and_after_a_backup_is_restor
         assert read_ledger(ledger).booked == 3
     finally:
         serving.send_signal(signal.SIGTERM)
-        serving.wait(60)
+        serving.wait(200)

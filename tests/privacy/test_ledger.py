@@ -110,7 +110,7 @@ for _ in range(2):
 @pytest.mark.parametrize("at", range(1, 16))
 def test_a_client_killed_at_any_step_of_writing_has_booked_what_it_spent(tmp_path: Path, at: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CRASHER, str(tmp_path), str(at)], stdout=subprocess.PIPE, check=False, timeout=120
+        [sys.executable, "-c", CRASHER, str(tmp_path), str(at)], stdout=subprocess.PIPE, check=False, timeout=200
     )
     spent = done.stdout.count(b"trained")
     path = tmp_path / "client-0.ledger"

@@ -161,7 +161,7 @@ class History:
         *((algorithm, STRICT) for algorithm in ("stride", "sync-spyker", "fedasync", "hierfavg")),
     ],
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(before=STEPS, after=STEPS)
 def test_a_restored_server_does_what_the_saved_one_does(build, algorithm, parameters, before, after):
     history = History(build, algorithm, **parameters)

@@ -10,7 +10,7 @@ from spyker.records import FACTS, Follower, RecordWriter, RunRecord, follow, lin
 
 
 def versions(follower: Follower) -> list[int]:
-    return [stated.fact.version for stated in follower.poll() if isinstance(stated.fact, UpdateApplied)]
+    return [recorded.fact.version for recorded in follower.poll() if isinstance(recorded.fact, UpdateApplied)]
 
 
 def test_a_follower_tells_everything_once(tmp_path: Path) -> None:
@@ -59,7 +59,11 @@ def test_a_follower_goes_on_where_another_had_come_to(tmp_path: Path) -> None:
 def test_lines_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
     long = judged(1, 0.5).__class__(1, 2, 0.5, 0.5, 0.5, 0.5, [0.125] * 30_000)
     write(tmp_path / "run", started(), [(1.0, applied(0, 1)), (2.0, long), (3.0, applied(0, 2))])
-    assert [stated.fact for stated in RunRecord(tmp_path / "run").facts()][1:] == [applied(0, 1), long, applied(0, 2)]
+    assert [recorded.fact for recorded in RunRecord(tmp_path / "run").facts()][1:] == [
+        applied(0, 1),
+        long,
+        applied(0, 2),
+    ]
 
 
 def test_memory_does_not_grow_with_the_record(tmp_path: Path) -> None:
@@ -84,11 +88,11 @@ def test_following_ends_with_the_summary_and_tells_all_before_it(tmp_path: Path)
         assert next(told).fact == applied(0, version)
     writer.write(1.0, applied(0, 4))
     writer.close({})
-    assert [stated.fact for stated in told] == [applied(0, 4)]
+    assert [recorded.fact for recorded in told] == [applied(0, 4)]
 
 
 def test_following_ends_when_told_to(tmp_path: Path) -> None:
     write(tmp_path / "run", started(), [(1.0, applied(0, 1))])
     asked = iter([False, True])
     told = follow(tmp_path / "run", UpdateApplied, stop=lambda: next(asked), pause=0.0)
-    assert [stated.t for stated in told] == [1.0]
+    assert [recorded.t for recorded in told] == [1.0]

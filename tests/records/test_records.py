@@ -63,7 +63,7 @@ def test_facts_are_on_disk_at_every_evaluation(tmp_path: Path) -> None:
     writer = RecordWriter(tmp_path / "run", 'algorithm = "spyker"\n')
     writer.write(0.5, UPDATE, 1)
     writer.write(1.0, EVALUATED)
-    assert [stated.fact for stated in RunRecord(tmp_path / "run").facts()] == [UPDATE, EVALUATED]  # not closed yet
+    assert [recorded.fact for recorded in RunRecord(tmp_path / "run").facts()] == [UPDATE, EVALUATED]  # not closed yet
     writer.close(None)
 
 
@@ -75,7 +75,7 @@ def test_a_killed_run_is_readable_without_its_summary_and_its_torn_last_line(tmp
         file.write('{"t": 1.5, "kind": "upd')
     run = RunRecord(tmp_path / "run")
     assert run.summary is None
-    assert [stated.fact for stated in run.facts()] == [EVALUATED]
+    assert [recorded.fact for recorded in run.facts()] == [EVALUATED]
 
 
 def test_damaged_lines_say_nothing_against_the_others(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_damaged_lines_say_nothing_against_the_others(tmp_path: Path) -> None:
     writer.write(1.0, EVALUATED)
     writer.close(None)
     run = RunRecord(tmp_path / "run")
-    assert [stated.fact for stated in run.facts()] == [SyncStarted(1, 2), EVALUATED]
-    assert [stated.fact for stated in read_back(tmp_path / "run")] == [EVALUATED, SyncStarted(1, 2)]
+    assert [recorded.fact for recorded in run.facts()] == [SyncStarted(1, 2), EVALUATED]
+    assert [recorded.fact for recorded in read_back(tmp_path / "run")] == [EVALUATED, SyncStarted(1, 2)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 65_535, 65_536, 65_537, 200_000])
@@ -155,9 +155,9 @@ class Clipped(Fact):
 def read_line(text: str) -> Fact:
     """A line, read as strictly as JSON is."""
     json.loads(text, parse_constant=pytest.fail)
-    stated = parse(text)
-    assert stated is not None
-    return stated.fact
+    recorded = parse(text)
+    assert recorded is not None
+    return recorded.fact
 
 
 @pytest.mark.parametrize(

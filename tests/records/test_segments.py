@@ -55,8 +55,8 @@ def test_a_record_keeps_its_beginning_and_its_end_and_says_what_is_missing(tmp_p
         gone += apply(record, v, v)
         assert size(tmp_path) <= LIMIT
         if v % 30 == 0:
-            told += [stated.fact.version for stated in follower.poll()]
-    told += [stated.fact.version for stated in follower.poll()]
+            told += [recorded.fact.version for recorded in follower.poll()]
+    told += [recorded.fact.version for recorded in follower.poll()]
     record.close(None)
     assert told == list(range(1, 2001)), "who keeps up misses nothing"
     run = RunRecord(tmp_path)
@@ -69,12 +69,12 @@ def test_a_record_keeps_its_beginning_and_its_end_and_says_what_is_missing(tmp_p
     assert (note.server, note.version) == (0, None)
     assert gap > 5
     assert len(found) - gap > 50
-    times = [stated.t for stated in run.facts()]
+    times = [recorded.t for recorded in run.facts()]
     assert times == sorted(times)
     assert t == 0.01 * (gap + note.facts)
-    assert [stated.fact.version for stated in read_back(tmp_path) if isinstance(stated.fact, UpdateApplied)] == found[
-        ::-1
-    ]
+    assert [
+        recorded.fact.version for recorded in read_back(tmp_path) if isinstance(recorded.fact, UpdateApplied)
+    ] == found[::-1]
     whole = (
         sum(len(path.read_bytes()) for _, path in segments(tmp_path))
         - (tmp_path / segments(tmp_path)[1].path).stat().st_size
@@ -109,12 +109,12 @@ def test_a_reader_that_fell_behind_goes_on_after_what_is_missing(tmp_path: Path)
     apply(record, 1, 60)
     assert len(list(follower.poll())) == 60
     apply(record, 61, 2000)
-    found = [stated.fact.version for stated in follower.poll()]
+    found = [recorded.fact.version for recorded in follower.poll()]
     assert found == list(range(found[0], 2001))
     assert found[0] > 1000
     assert list(follower.poll()) == []
     apply(record, 2001, 2001)
-    assert [stated.fact.version for stated in follower.poll()] == [2001]
+    assert [recorded.fact.version for recorded in follower.poll()] == [2001]
     record.close(None)
 
 

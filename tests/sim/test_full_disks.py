@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from test_survival import ALL_SERVERS, FLAT, TOKENS, Played, four, pairs
+from test_survival import QUICK_ALL, QUICK_FLAT, TOKENS, Played, four, pairs
 
 from spyker.sim.cluster import ClusterSimulation
 
@@ -22,7 +22,7 @@ def full_disk(server: int) -> Any:
     return faults
 
 
-@pytest.mark.parametrize("algorithm", FLAT)
+@pytest.mark.parametrize("algorithm", QUICK_FLAT)
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_server_that_cannot_save_stops_the_exchange_of_nobody(emulate: Any, algorithm: str, victim: int) -> None:
     run = Played(emulate, four(algorithm, 45.0), full_disk(victim))
@@ -41,7 +41,7 @@ def test_a_server_that_cannot_save_stops_the_exchange_of_nobody(emulate: Any, al
         assert len(run.holders()) <= 1
 
 
-@pytest.mark.parametrize("algorithm", ALL_SERVERS)
+@pytest.mark.parametrize("algorithm", QUICK_ALL)
 def test_a_server_that_cannot_save_keeps_serving_its_clients_and_says_so(emulate: Any, algorithm: str) -> None:
     reports: list[tuple[str, str, bool, bool]] = []
 

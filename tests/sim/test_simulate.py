@@ -66,7 +66,7 @@ def test_time_to_target_is_the_first_evaluation_that_reaches_it(emulate: Any) ->
     assert summary["updates_to_target"]["0.5"] == first["updates"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_may_stop_at_a_target_one_evaluation_late(workers: int) -> None:
     table = {
         "task": {"name": "digits"},

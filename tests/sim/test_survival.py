@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from every_algorithm import ALGORITHMS
+from every_algorithm import ALGORITHMS, slow
 
 from spyker.sim.cluster import ClusterSimulation
 
 FLAT = ("spyker", "sync-spyker", "stride")
 TOKENS = ("spyker", "stride")
-ALL_SERVERS = (*FLAT, "hierfavg")
+# What make test runs; test-all runs the others, too.
+QUICK_TOKENS = ["stride", *slow("spyker")]
+QUICK_FLAT = ["stride", *slow("spyker", "sync-spyker")]
+QUICK_ALL = [*QUICK_FLAT, "hierfavg"]
 
 
 def four(algorithm: str, duration: float = 30.0) -> dict[str, Any]:
@@ -65,7 +68,7 @@ class Played:
         return [p.node.id for p in self.world.processors if p.alive and p.server.has_token]
 
 
-@pytest.mark.parametrize("algorithm", ALL_SERVERS)
+@pytest.mark.parametrize("algorithm", QUICK_ALL)
 def test_without_faults_nobody_is_suspected_and_there_is_one_epoch(emulate: Any, algorithm: str) -> None:
     table = four(algorithm)
     run = Played(emulate, table, lambda world: None)
@@ -73,7 +76,7 @@ def test_without_faults_nobody_is_suspected_and_there_is_one_epoch(emulate: Any,
     assert run.epochs() == {0}
 
 
-@pytest.mark.parametrize("algorithm", FLAT)
+@pytest.mark.parametrize("algorithm", QUICK_FLAT)
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_server_lost_for_ever_stops_the_exchange_of_nobody(emulate: Any, algorithm: str, victim: int) -> None:
     run = Played(emulate, four(algorithm), lambda world: world.schedule(5.0, world.crash, victim))
@@ -111,7 +114,7 @@ def test_a_token_that_is_lost_with_its_holder_is_made_anew_once(emulate: Any, al
     assert victim not in {fact["server"] for fact in run.facts if fact["t"] > 5.1 and fact["kind"] == "update"}
 
 
-@pytest.mark.parametrize("algorithm", ALL_SERVERS)
+@pytest.mark.parametrize("algorithm", QUICK_ALL)
 def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any, algorithm: str) -> None:
     victim = 2
 
@@ -132,7 +135,7 @@ def test_a_lost_server_is_replaced_and_begins_with_a_trained_model(emulate: Any,
         assert run.times("merge", after=again[0], server=0, peer=victim)
 
 
-@pytest.mark.parametrize("algorithm", ALL_SERVERS)
+@pytest.mark.parametrize("algorithm", QUICK_ALL)
 def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm: str) -> None:
     def faults(world: ClusterSimulation) -> None:
         world.schedule(5.0, world.cut, 0, 1)
@@ -147,7 +150,7 @@ def test_a_cut_between_two_servers_holds_up_nobody_else(emulate: Any, algorithm:
     assert len(run.epochs()) == 1
 
 
-@pytest.mark.parametrize("algorithm", TOKENS)
+@pytest.mark.parametrize("algorithm", QUICK_TOKENS)
 @pytest.mark.parametrize("region", [0, 3])
 def test_a_minority_trains_on_alone_and_merges_when_it_is_back(emulate: Any, algorithm: str, region: int) -> None:
     def faults(world: ClusterSimulation) -> None:
@@ -181,7 +184,7 @@ def test_the_older_of_two_copies_stops(emulate: Any) -> None:
     assert len(run.times("update", after=10.0, server=1)) > 10
 
 
-@pytest.mark.parametrize("algorithm", FLAT)
+@pytest.mark.parametrize("algorithm", QUICK_FLAT)
 def test_a_server_with_an_older_state_begins_anew(emulate: Any, algorithm: str) -> None:
     def faults(world: ClusterSimulation) -> None:
         world.schedule(4.0, world.back_up, 1)

@@ -113,13 +113,13 @@ def test_a_killed_sweep_goes_on_where_it_stopped_and_leaves_no_process_behind(tm
         assert time.monotonic() < deadline, "a process of the sweep outlives it"
         time.sleep(0.05)
     before |= finished(tmp_path / "sweep" / "runs")
-    again = subprocess.run([*SWEEP, *VARY, *out, "--resume"], capture_output=True, text=True, timeout=100)
+    again = subprocess.run([*SWEEP, *VARY, *out, "--resume"], capture_output=True, text=True, timeout=200)
     assert again.returncode == 0, again.stderr
     after = finished(tmp_path / "sweep" / "runs")
     assert before.items() <= after.items()
     assert len(after) == 4  # h-intra makes a difference to Spyker alone
     whole = tmp_path / "whole"
-    subprocess.run([*SWEEP, *VARY, "--out", str(whole)], check=True, capture_output=True, timeout=100)
+    subprocess.run([*SWEEP, *VARY, "--out", str(whole)], check=True, capture_output=True, timeout=200)
     assert (tmp_path / "sweep" / "sweep.csv").read_bytes() == (whole / "sweep.csv").read_bytes()
 
 

@@ -43,8 +43,8 @@ def test_a_job_holds_what_a_training_left_besides_weights() -> None:
     job = TrainJob(4, START, 0.1, 0)
     assert InProcessEngine(Remembering(0)).trained(job)[0] == np.float32(0.05)
     assert (job.examples, job.metrics) == (14, {"count": 1.0})
-    assert isinstance(job.left, bytes)
-    again = TrainJob(4, START, 0.1, 1, job.left)
+    assert isinstance(job.new_state, bytes)
+    again = TrainJob(4, START, 0.1, 1, job.new_state)
     assert InProcessEngine(Remembering(0)).trained(again)[0] == np.float32(0.1)
     # The state was a copy: the same training a second time finds what the first one found.
     assert InProcessEngine(Remembering(0)).trained(again)[0] == np.float32(0.1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,6 +207,45 @@ def test_a_model_of_arrays_trains_and_evaluates_with_its_own_code() -> None:
     assert after is not None
     assert after.scores["distance"] < before.scores["distance"]
     assert after.examples == 4
+
+
+OWN = """
+import sys
+import numpy as np
+import spyker
+from spyker.config.scenario import Training
+from spyker.tasks.by_value import ByValue
+from spyker.tasks.registry import TaskSpec, choose
+
+class Arrays(spyker.FederatedTask):
+    def model(self):
+        return {"centre": np.zeros(2)}
+    def data(self, client):
+        return [1]
+    def client_test(self, client):
+        return [1]
+    def train(self, model, data, *, rate, seed, training):
+        return model
+    def evaluate(self, model, data):
+        return 0.0
+
+class Network(Arrays):
+    def model(self):
+        import torch
+        return torch.nn.Linear(2, 2)
+
+def initial(definition):
+    return TaskSpec(choose(definition), clients=2, seed=7, training=Training()).make().initial().tolist()
+
+print(initial(Arrays), "torch" in sys.modules)
+print(initial(Network) == initial(Network))
+"""
+
+
+def test_pytorch_is_not_imported_for_a_model_of_arrays_and_seeded_for_one_that_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[0.0, 0.0] False\nTrue\n", "")
 
 
 def test_a_definition_is_chosen_by_class_or_object() -> None:

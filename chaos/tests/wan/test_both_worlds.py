@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from chaos.wan.compare import observe
-from chaos.wan.namespaces import why_not
+from chaos.wan.namespaces import missing_requirement
 from chaos.wan.run import BEGIN, END
 
 ROOT = Path(__file__).parents[3]
-PROBLEM = why_not()
+PROBLEM = missing_requirement()
 
 SCENARIO = """
 duration = 4.0

@@ -1,4 +1,4 @@
-"""Reading off records, and judging how far two worlds are apart."""
+"""The measurements of records, and the comparison of an emulation with a deployment."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_costs_are_what_the_scenario_does_not_explain(records: list[Path], tmp_p
     costs = measure(records, write(tmp_path / "fedavg", 0.0, rounds), SCENARIO)
     # 65 and 75 ms between updates, of which 50 and 60 are training, 2 latency and 3 the mix
     assert costs.update == pytest.approx(10.0, abs=0.01)
-    # said at 100.2, heard at 99.975 + 0.35, of which 100 ms are latency
+    # sent at 100.2, received at 99.975 + 0.35, of which 100 ms are latency
     assert costs.saving == pytest.approx(25.0, abs=0.01)
     # 300 ms a round, of which 260 are the far client's training and latency and 10 the update's; two clients
     assert costs.sending == pytest.approx(15.0, abs=0.01)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.wan.deployment import wait_for_word
-from chaos.wan.namespaces import why_not
+from chaos.wan.deployment import wait_for_event
+from chaos.wan.namespaces import missing_requirement
 from chaos.wan.network import Network
 from spyker.config.sections import kebab
 from spyker.net.metrics import Metrics
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "deploy"
 REGIONS = ("hongkong", "paris", "sydney", "california")
 SPYKER = [sys.executable, "-m", "spyker.cli.main"]
-PROBLEM = why_not()
+PROBLEM = missing_requirement()
 
 
 def test_manifests_mount_the_folders_that_their_commands_name() -> None:
@@ -76,7 +76,7 @@ def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
         servers = {}
         for region in REGIONS:
             servers[region] = start(region, region, ["serve", federation / f"server-{region}"])
-        wait_for_word("listening", servers, tmp_path)
+        wait_for_event("listening", servers, tmp_path)
         clients = {}
         for i, region in enumerate(REGIONS):
             network.set(f"clients-{region}", region, delay_ms=1)
@@ -86,10 +86,10 @@ def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
             for k in (2 * i, 2 * i + 1):
                 name = f"client-{k}"
                 clients[name] = start(f"clients-{region}", name, ["join", federation / name])
-        wait_for_word("link-up", servers, tmp_path, times=3)
-        wait_for_word("started", servers, tmp_path)
+        wait_for_event("link-up", servers, tmp_path, times=3)
+        wait_for_event("started", servers, tmp_path)
         facts = {region: federation / f"server-{region}" / "record" / "facts.jsonl" for region in REGIONS}
-        wait_for_word("attending", clients, tmp_path)
+        wait_for_event("attending", clients, tmp_path)
         for k, name in enumerate(clients):  # each client took the nearest server
             assert f'"server": {k // 2}' in (tmp_path / f"{name}.log").read_text()
         wait_until_all_have(facts, '"kind": "merge"')
@@ -97,7 +97,7 @@ def test_four_regions_come_up_and_learn_together(tmp_path: Path) -> None:
         assert b'spyker_connected_clients{server="1"} 2.0' in metrics
         for process in servers.values():
             process.terminate()
-        assert [process.wait(60) for process in servers.values()] == [0, 0, 0, 0]
+        assert [process.wait(200) for process in servers.values()] == [0, 0, 0, 0]
     states = [federation / f"server-{region}" / "state" for region in REGIONS]
     subprocess.run([*SPYKER, "export", *states, "--out", tmp_path / "model"], check=True, cwd=ROOT)
     assert (tmp_path / "model.pt").exists()

@@ -1,4 +1,4 @@
-"""What a client does, in Flower's message API."""
+"""The ClientApp, with Flower's message API."""
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -9,7 +9,7 @@ app = ClientApp()
 
 
 def received(message: Message, context: Context) -> tuple:
-    """The model that came, and this client's data."""
+    """Return the received model and this client's data."""
     net = Net()
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     here, run = context.node_config, context.run_config
@@ -28,7 +28,7 @@ def fit(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Judge the model by images that this client keeps for that."""
+    """Evaluate the model on the client's test images."""
     net, _, loader = received(message, context)
     loss, accuracy = test(net, loader)
     metrics = MetricRecord({"eval_loss": loss, "eval_acc": accuracy, "num-examples": len(loader.dataset)})

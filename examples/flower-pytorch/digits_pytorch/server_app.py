@@ -1,4 +1,4 @@
-"""What Flower's server does: FedAvg, and a look at the model after each round."""
+"""The ServerApp: FedAvg with an evaluation after each round."""
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -11,7 +11,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Learn for some rounds."""
+    """Run the rounds."""
     config = context.run_config
     result = FedAvg(fraction_evaluate=0.5).start(
         grid=grid,
@@ -24,7 +24,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def judge(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    """How good a model is on images that no client has."""
+    """Evaluate a model on images that no client has."""
     net = Net()
     net.load_state_dict(arrays.to_torch_state_dict())
     loss, accuracy = test(net, load_test_data())

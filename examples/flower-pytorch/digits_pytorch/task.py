@@ -19,13 +19,13 @@ class Net(nn.Module):
         self.fc = nn.Linear(8 * 4 * 4, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """A score for each digit."""
+        """Return a logit for each digit."""
         return self.fc(self.pool(torch.relu(self.conv(images))).flatten(1))
 
 
 @cache
 def load_images() -> TensorDataset:
-    """All images, in an order that is always the same."""
+    """Return all images in a fixed order."""
     digits = load_digits()
     order = np.random.default_rng(42).permutation(len(digits.target))
     images = torch.tensor(digits.images[order] / 16, dtype=torch.float32).unsqueeze(1)
@@ -33,7 +33,7 @@ def load_images() -> TensorDataset:
 
 
 def load_data(partition_id: int, num_partitions: int, batch_size: int) -> tuple[DataLoader, DataLoader]:
-    """A client's part of the first 1,500 images: four fifths to train on, the rest to judge by."""
+    """Return a client's part of the first 1,500 images: four fifths for training, the rest for testing."""
     images, labels = load_images()[:1500]
     mine = slice(partition_id, None, num_partitions)
     images, labels = images[mine], labels[mine]
@@ -44,13 +44,13 @@ def load_data(partition_id: int, num_partitions: int, batch_size: int) -> tuple[
 
 
 def load_test_data() -> DataLoader:
-    """The images that no client has."""
+    """Return the images that no client has."""
     images, labels = load_images()[1500:]
     return DataLoader(TensorDataset(images, labels), batch_size=128)
 
 
 def train(net: nn.Module, loader: DataLoader, epochs: int, lr: float) -> float:
-    """Some epochs of SGD; the mean loss."""
+    """Train for some epochs with SGD; return the mean loss."""
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     net.train()
     total = 0.0
@@ -66,7 +66,7 @@ def train(net: nn.Module, loader: DataLoader, epochs: int, lr: float) -> float:
 
 @torch.no_grad()
 def test(net: nn.Module, loader: DataLoader) -> tuple[float, float]:
-    """Loss and accuracy."""
+    """Return loss and accuracy."""
     net.eval()
     loss, correct = 0.0, 0
     for images, labels in loader:

@@ -1,4 +1,4 @@
-"""What a client does, with Flower's NumPyClient."""
+"""The ClientApp, with Flower's NumPyClient."""
 
 from flwr.app import Context
 from flwr.client import Client, NumPyClient
@@ -9,7 +9,7 @@ from digits_sklearn.task import CLASSES, create_model, get_parameters, load_data
 
 
 class DigitsClient(NumPyClient):
-    """A client with its part of the data."""
+    """A client with its own part of the data."""
 
     def __init__(self, partition_id: int, num_partitions: int, epochs: int) -> None:
         self.data, self.epochs = load_data(partition_id, num_partitions), epochs
@@ -24,7 +24,7 @@ class DigitsClient(NumPyClient):
         return get_parameters(model), len(labels), {"train_accuracy": model.score(inputs, labels)}
 
     def evaluate(self, parameters: list, config: dict) -> tuple[float, int, dict]:
-        """Judge the model by images that this client keeps for that."""
+        """Evaluate the model on the client's test images."""
         _, _, inputs, labels = self.data
         model = create_model(lr=1.0)
         set_parameters(model, parameters)
@@ -33,7 +33,7 @@ class DigitsClient(NumPyClient):
 
 
 def client_fn(context: Context) -> Client:
-    """The client of this node."""
+    """Return the client of this node."""
     here = context.node_config
     return DigitsClient(here["partition-id"], here["num-partitions"], context.run_config["local-epochs"]).to_client()
 

@@ -1,4 +1,4 @@
-"""What Flower's server does: FedAvg, from a model that knows nothing."""
+"""The ServerApp: FedAvg from an untrained model."""
 
 from flwr.app import Context
 from flwr.common import ndarrays_to_parameters
@@ -10,13 +10,13 @@ from digits_sklearn.task import create_model, get_parameters
 
 
 def mean_accuracy(results: list[tuple[int, dict]]) -> dict:
-    """The accuracy of all clients, by how many images they have."""
+    """Return the clients' mean accuracy, weighted by their numbers of images."""
     count = sum(examples for examples, _ in results)
     return {"accuracy": sum(examples * metrics["accuracy"] for examples, metrics in results) / count}
 
 
 def server_fn(context: Context) -> ServerAppComponents:
-    """The parts of the server."""
+    """Return strategy and configuration of the server."""
     config = context.run_config
     strategy = FedAvg(
         initial_parameters=ndarrays_to_parameters(get_parameters(create_model(lr=1.0))),

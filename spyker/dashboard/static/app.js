@@ -9,7 +9,7 @@ import { FileSource, NetworkSource } from "./source.js";
 import { runColour, startTheme } from "./theme.js";
 import { Transport } from "./transport.js";
 
-const REFRESH_MS = 600; // between two looks at the whole of a run that goes on
+const REFRESH_MS = 600; // between two refreshes of a run in progress
 
 class App {
   constructor(source) {
@@ -30,7 +30,7 @@ class App {
     }
     let before = performance.now();
     const frame = (stamp) => {
-      requestAnimationFrame(frame); // whatever becomes of this one
+      requestAnimationFrame(frame); // even if this one fails
       const elapsed = Math.min(0.25, (stamp - before) / 1000);
       before = stamp;
       if (this.transport) {
@@ -50,7 +50,7 @@ class App {
     const playbacks = runs.map((info) => new Playback(this.source, info));
     await Promise.all(playbacks.map((playback) => playback.load()));
     const running = playbacks.some((playback) => !playback.timeline.finished);
-    const kept = this.playbacks.length ? this.transport : null; // where somebody has gone to
+    const kept = this.playbacks.length ? this.transport : null; // keeps the time that the user has selected
     this.transport?.leave();
     const seek = (t) => this.transport.seek(t);
     this.playbacks = playbacks;

@@ -42,8 +42,8 @@ export class Columns {
       if (i % every === 0) column.append(svgEl("text", { x: middle, y: TALL - 4, class: "name" }, names[i]));
       this.drawing.append(column);
     });
-    const said = stacks.map((stack, i) => `${names[i]}: ${sum(stack)}`).join(", ");
-    this.drawing.setAttribute("aria-label", `${this.title}. ${said}`);
+    const label = stacks.map((stack, i) => `${names[i]}: ${sum(stack)}`).join(", ");
+    this.drawing.setAttribute("aria-label", `${this.title}. ${label}`);
   }
 }
 

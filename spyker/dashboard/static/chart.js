@@ -17,7 +17,7 @@ export class LineChart {
     this.hidden = new Set();
     this.zoom = null;
     this.hover = null;
-    this.right = EDGE.right; // where there are labels of levels, more
+    this.right = EDGE.right; // larger if levels have labels
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": title });
     this.cursor = el("div", { class: "cursor" });
     this.tip = el("div", { class: "tip", hidden: true });
@@ -50,10 +50,10 @@ export class LineChart {
   }
 
   #label() {
-    const said = this.lines
+    const label = this.lines
       .filter((line) => line.name)
       .map((line) => `${line.name} ${valueText(line.values.findLast((value) => value != null))}`);
-    this.canvas.setAttribute("aria-label", `${this.title}; newest: ${said.join(", ")}. Arrow keys read along the time.`);
+    this.canvas.setAttribute("aria-label", `${this.title}; newest: ${label.join(", ")}. Arrow keys read along the time.`);
   }
 
   #drawLegend() {
@@ -146,7 +146,7 @@ export class LineChart {
     pen.restore();
     pen.textAlign = "left";
     pen.textBaseline = "middle";
-    let free = Infinity; // each beside its line, or above the one before
+    let free = Infinity; // each label at its line, or above the previous label
     for (const level of this.levels.toSorted((a, b) => a.value - b.value)) {
       const y = Math.round(scale.y(level.value)) + 0.5;
       pen.strokeStyle = pen.fillStyle = colour("quiet");

@@ -4,7 +4,7 @@ import { el, setText } from "./dom.js";
 import { timeText } from "./format.js";
 
 const ROWS = 60;
-const SAME = 1e-4; // seconds; a deployed server takes a moment to write them down
+const SAME = 1e-4; // seconds between events that a deployed server writes together
 const GROUPS = {
   update: ["update", "report"],
   exchange: ["token", "sync", "merge", "announce", "cloud-round"],

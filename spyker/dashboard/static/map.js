@@ -8,19 +8,18 @@ import { colour, onTheme, serverColour } from "./theme.js";
 
 const DISC = 21; // the radius of a server
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
-const FEW = 16; // clients, who stand in a circle
-const CROWD = 8; // servers; where there are more, not every pair gets a line
+const FEW = 16; // clients, drawn in a circle
+const CROWD = 8; // servers; with more, only some pairs get a line
 const STRETCH = 1.35;
-const BEND = 0.13; // of the way: there and back are two lines
+const BEND = 0.13; // of the distance, so that the two directions are separate lines
 
 export class WorldMap {
   constructor(info) {
     this.info = info;
     this.canvas = el("canvas", { "aria-hidden": "true" });
-    this.still = document.createElement("canvas"); // what does not move
+    this.still = document.createElement("canvas"); // static content
     this.svg = svgEl("svg", { "aria-hidden": "true" });
-    this.said = el("p", { class: "visually-hidden" });
-    this.node = el("div", { class: "map", role: "img", "aria-label": "Map" }, this.canvas, this.svg, this.said);
+    this.node = el("div", { class: "map", role: "img", "aria-label": "Map" }, this.canvas, this.svg);
     this.names = info.servers.map((server) => server.name);
     this.#build();
     fitCanvas(this.canvas, this.node, (width, height) => {
@@ -70,7 +69,7 @@ export class WorldMap {
     const spanX = Math.max(1e-6, Math.max(...xs) - Math.min(...xs));
     const spanY = Math.max(1e-6, Math.max(...ys) - Math.min(...ys));
     const scale = Math.min(wide / spanX, tall / spanY);
-    const across = Math.min(wide / spanX, STRETCH * scale); // a little more to one side, where there is room
+    const across = Math.min(wide / spanX, STRETCH * scale); // stretched horizontally if there is room
     const down = Math.min(tall / spanY, STRETCH * scale);
     const middle = [(Math.max(...xs) + Math.min(...xs)) / 2, (Math.max(...ys) + Math.min(...ys)) / 2];
     this.centres = regions.map(({ x, y }) => [
@@ -84,7 +83,7 @@ export class WorldMap {
     this.spots = servers.map((server) => {
       const [x, y] = this.centres[server.region];
       if (server.clients != null) return [x, y];
-      const [dx, dy] = [this.width / 2 - x, this.height / 2 - y]; // a cloud stands beside its region, further inside
+      const [dx, dy] = [this.width / 2 - x, this.height / 2 - y]; // a cloud is drawn beside its region, towards the centre
       const away = (this.radius + 1.5 * DISC) / Math.max(1, Math.hypot(dx, dy));
       return [x + dx * away, y + dy * away];
     });
@@ -204,7 +203,7 @@ export class WorldMap {
     const events = playback.window.events;
     for (let i = playback.index; i >= 0 && events[i].t > t - recent; i--) {
       const event = events[i];
-      if (event.t > t) continue; // the window is still that of a later moment
+      if (event.t > t) continue; // the window still belongs to a later time
       const fresh = 1 - (t - event.t) / recent;
       if (event.kind === "update") {
         const spot = this.dots[event.client];

@@ -10,10 +10,10 @@ import { SERVER } from "./playback.js";
 import { Strips } from "./strips.js";
 import { colour, runColour, serverColour } from "./theme.js";
 
-const DETAILS_MS = 500; // between two looks at the distributions
-const NO_ANSWER_MS = 5000; // more, where there was no answer
-const LOG_MS = 250; // at the events
-const NUMBERS_MS = 100; // between two looks at the numbers
+const DETAILS_MS = 500; // between two updates of the distributions
+const NO_ANSWER_MS = 5000; // additional, after a failed request
+const LOG_MS = 250; // between two updates of the event log
+const NUMBERS_MS = 100; // between two updates of the numbers
 const LINES = 12; // servers that get a line each in a chart
 
 export class RunPanels {
@@ -215,12 +215,12 @@ class Concerns {
   constructor() {
     this.list = el("ul", {});
     this.node = el("section", { class: "panel concerns" }, el("h3", {}, "Concerns",
-      el("span", { class: "about" }, "suspected, refused, quarantined, restarted")), this.list);
+      el("span", { class: "about" }, "suspected, rejected, quarantined, restarted")), this.list);
   }
 
   show(concerns) {
     const rows = concerns.slice(-30).reverse().map((concern) =>
-      el("li", {}, el("b", {}, concern.who || "somebody"), ` ${concern.what} `, el("time", {}, timeText(concern.t)), el("span", {}, concern.text)));
+      el("li", {}, el("b", {}, concern.who || "unknown"), ` ${concern.what} `, el("time", {}, timeText(concern.t)), el("span", {}, concern.text)));
     this.list.replaceChildren(...(rows.length ? rows : [el("li", { class: "none" }, "nobody")]));
     this.node.classList.toggle("any", rows.length > 0);
   }

@@ -15,7 +15,7 @@ export class Playback {
     this.t = 0;
     this.details = null; // the last state with distributions
     this.asked = null;
-    this.pause = 1; // seconds to the next question, if there was no answer
+    this.pause = 1; // seconds until the next request, after a failed one
   }
 
   async load() {
@@ -53,7 +53,7 @@ export class Playback {
       .catch(() => this.#wait())
       .finally(() => {
         this.asked = null;
-        if (this.window && !this.covers(this.t) && this.t !== t) this.#ask(this.t, ahead); // somebody went on meanwhile
+        if (this.window && !this.covers(this.t) && this.t !== t) this.#ask(this.t, ahead); // the user moved on during the request
       });
     return this.asked;
   }
@@ -78,7 +78,7 @@ export class Playback {
     this.window = window;
     this.details = window.state;
     this.#begin();
-    this.#apply(this.t); // as far as it goes, if time has gone on meanwhile
+    this.#apply(this.t); // as far as the window reaches, if time has advanced
   }
 
   #begin() {

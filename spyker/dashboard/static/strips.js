@@ -32,8 +32,8 @@ export class Strips {
   show(rows, times, end) {
     Object.assign(this, { rows, times, end });
     this.largest = Math.max(1, ...rows.map((row) => row.values.reduce((a, b) => Math.max(a, b), 0)));
-    const said = rows.map((row) => `${row.name} at most ${row.values.reduce((a, b) => Math.max(a, b), 0)}`).join(", ");
-    this.canvas.setAttribute("aria-label", `${this.title}: ${said}`);
+    const label = rows.map((row) => `${row.name} at most ${row.values.reduce((a, b) => Math.max(a, b), 0)}`).join(", ");
+    this.canvas.setAttribute("aria-label", `${this.title}: ${label}`);
     this.most.textContent = `at most ${this.largest}`;
     this.draw();
   }

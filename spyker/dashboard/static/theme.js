@@ -33,8 +33,8 @@ function changed() {
 }
 
 function isDark() {
-  const said = document.documentElement.dataset.theme;
-  return said ? said === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 /** Let a button switch between light and dark. */

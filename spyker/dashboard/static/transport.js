@@ -6,8 +6,8 @@ import { timeText } from "./format.js";
 const SPEEDS = [0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16];
 const STEPS = 10_000; // of the slider
 const LAG = 0.3; // seconds of the run, at least
-const REAL_LAG = 1.5; // where they are real ones: the page has to hear of them, too
-const CATCH_UP = 0.7; // seconds in which a live page comes to the newest moment
+const REAL_LAG = 1.5; // in deployments, with the delay of the page's updates
+const CATCH_UP = 0.7; // seconds in which a live page reaches the newest time
 
 export class Transport {
   constructor(playbacks, { live }) {

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from spyker.errors import UsageError
-from spyker.net.state_codec import pack, unpack
+from spyker.net.client_state_codec import pack, unpack
 
 
 def again(state: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What the records of all servers say, also of those whose disks are gone, on one clock.
+"""The run records of all servers of a drill on one clock, including those of servers that lost their disks.
 
-A *life* is a server from its beginning with an empty state folder to the loss of that; a restart does not end it. All
-servers run on one machine, so that the times of their records can be compared.
+A server with a new state has a new record; a restart continues it. All servers run on one machine, so the times of
+their records can be compared.
 """
 
 from __future__ import annotations
@@ -20,99 +20,99 @@ from spyker.records import Follower, RunStarted, ServerResumed
 F = TypeVar("F", bound=Fact)
 
 
-class Told(NamedTuple):
-    """A fact, and when it happened, in unix time."""
+class TimedFact(NamedTuple):
+    """A fact and its Unix time."""
 
     at: float
     fact: Fact
 
 
 @dataclass
-class Life:
-    """One server, from its beginning to the loss of its disk."""
+class ServerRecord:
+    """The record of one server, until the loss of its disk."""
 
     server: int
     number: int
-    """How many servers of this number were there before it."""
+    """Number of earlier servers with this number."""
     follower: Follower
-    told: list[Told] = field(default_factory=list)
+    facts_read: list[TimedFact] = field(default_factory=list)
     destroyed: float | None = None
     _began: float = 0.0
 
     def poll(self) -> None:
-        """Read on."""
+        """Read the facts that were written since the last call."""
         for t, fact, _ in self.follower.poll():
             if isinstance(fact, RunStarted):
                 self._began = fact.began or 0.0
-            self.told.append(Told(self._began + t, fact))
+            self.facts_read.append(TimedFact(self._began + t, fact))
 
     def facts(self, kind: type[F], since: float = 0.0, until: float = float("inf")) -> Iterator[tuple[float, F]]:
-        """What was told of some kind between two times."""
-        for at, fact in self.told[bisect.bisect_left(self.told, since, key=lambda told: told.at) :]:
+        """Yield the facts of a kind between two times."""
+        for at, fact in self.facts_read[bisect.bisect_left(self.facts_read, since, key=lambda timed: timed.at) :]:
             if at > until:
                 return
             if isinstance(fact, kind):
                 yield at, fact
 
-    def held(self) -> list[tuple[float, UpdateApplied, int | None]]:
-        """The updates that hold, each with the number that its client gave it, if that was written down.
+    def applied_updates(self) -> list[tuple[float, UpdateApplied, int | None]]:
+        """Return the updates that no restart undid, with the number that the client gave each, if it is in the record.
 
-        A client has one task at a time, so that an update and a report of it belong together, whichever comes first:
-        where there are rounds, an update is written down at the end of its round. What a crash took back does not hold.
+        A client has one task at a time, so an update and the client's report belong together in either order:
+        algorithms with rounds record updates at the end of the round.
         """
         kept: list[tuple[float, UpdateApplied, int | None]] = []
-        nameless: dict[int, int] = {}  # by client, where in the list an update stands whose number is not known yet
-        steps: dict[int, int] = {}  # by client, a number whose update has yet to come
-        for at, fact in self.told:
+        unnumbered: dict[int, int] = {}  # by client, the index of an update whose number is not known yet
+        steps: dict[int, int] = {}  # by client, a reported number whose update is not recorded yet
+        for at, fact in self.facts_read:
             if isinstance(fact, UpdateApplied):
                 step = steps.pop(fact.client, None)
                 if step is None:
-                    nameless[fact.client] = len(kept)
+                    unnumbered[fact.client] = len(kept)
                 kept.append((at, fact, step))
             elif isinstance(fact, ClientReported):
-                place = nameless.pop(fact.client, None)
+                place = unnumbered.pop(fact.client, None)
                 if place is None:
                     steps[fact.client] = int(fact.metrics[STEP])
                 else:
                     kept[place] = (*kept[place][:2], int(fact.metrics[STEP]))
             elif isinstance(fact, ServerResumed):
-                nameless.clear()
+                unnumbered.clear()
                 steps.clear()
                 while kept and kept[-1][1].version > fact.version:
                     kept.pop()
         return kept
 
 
-class Book:
-    """All lives."""
+class ServerRecords:
+    """The records of all servers of a drill."""
 
     def __init__(self) -> None:
-        self.lives: list[Life] = []
+        self.servers: list[ServerRecord] = []
 
-    def begin(self, server: int, record: Path) -> Life:
-        """A server begins with nothing."""
-        number = sum(life.server == server for life in self.lives)
-        self.lives.append(Life(server, number, Follower(record)))
-        return self.lives[-1]
+    def begin(self, server: int, record: Path) -> ServerRecord:
+        """Add the record of a server that starts without a state."""
+        number = sum(record.server == server for record in self.servers)
+        self.servers.append(ServerRecord(server, number, Follower(record)))
+        return self.servers[-1]
 
-    def of(self, server: int) -> Life:
-        """The present life of a server."""
-        return next(life for life in reversed(self.lives) if life.server == server)
+    def of(self, server: int) -> ServerRecord:
+        """Return the latest record of a server."""
+        return next(record for record in reversed(self.servers) if record.server == server)
 
     def read(self) -> None:
-        """Read on in all records that still grow."""
-        for life in self.lives:
-            if life.destroyed is None:
-                life.poll()
+        """Read the new facts of all servers that still have their disks."""
+        for record in self.servers:
+            if record.destroyed is None:
+                record.poll()
 
-    # --- Questions ---------------------------------------------------------------------------------------------------
+    # --- Queries -----------------------------------------------------------------------------------------------------
 
     def synchronisations(self, servers: Collection[int], since: float, until: float = float("inf")) -> set[int]:
-        """Those that some servers started."""
+        """Return the synchronisations that these servers started between two times."""
         return {sync.bid for i in servers for _, sync in self.of(i).facts(SyncStarted, since, until)}
 
     def synchronised(self, servers: Collection[int], since: float) -> float | None:
-        """When two of these servers first merged in a synchronisation that one of them started after a time."""
+        """Return the time of the first merge between these servers in a synchronisation begun after ``since``."""
         bids = self.synchronisations(servers, since)
         found = [
             at
@@ -123,30 +123,30 @@ class Book:
         return min(found, default=None)
 
     def merged(self, server: int, peer: int, since: float, bids: Collection[int] | None = None) -> float | None:
-        """When a server first merged another one's model after a time; of some synchronisations, if they are named."""
+        """Return the time at which a server first merged a peer's model after ``since``, in one of ``bids`` if set."""
         merges = self.of(server).facts(Merged, since)
         return next((at for at, m in merges if m.peer == peer and (bids is None or m.bid in bids)), None)
 
     def all_merged(self, servers: Collection[int], since: float) -> float | None:
-        """When each of some servers had merged each other's model, of synchronisations started after a time."""
+        """Return the time at which all had merged each other's models of synchronisations after ``since``."""
         bids = self.synchronisations(servers, since)
         times = [self.merged(i, j, since, bids) for i in servers for j in servers if i != j]
         return None if None in times else max(at for at in times if at is not None)
 
     def gap(self, servers: Collection[int], since: float, until: float) -> float:
-        """The longest time between two times in which no two of these servers merged."""
+        """Return the longest time without a merge between these servers."""
         merges = [at for i in servers for at, m in self.of(i).facts(Merged, since, until) if m.peer in servers]
         return max(b - a for a, b in itertools.pairwise([since, *sorted(merges), until]))
 
     def updates(self, server: int, since: float, until: float = float("inf")) -> int:
-        """How many a server applied between two times."""
+        """Return the number of updates that a server applied between two times."""
         return sum(1 for _ in self.of(server).facts(UpdateApplied, since, until))
 
     def pause(self, clients: Collection[int], since: float, until: float) -> float:
-        """The longest time for which none of a client's updates was applied anywhere, of the worst of some clients."""
+        """Return the longest time for which no server applied an update of one of these clients."""
         times: dict[int, list[float]] = {k: [since] for k in clients}
-        for life in self.lives:
-            for at, update in life.facts(UpdateApplied, since, until):
+        for record in self.servers:
+            for at, update in record.facts(UpdateApplied, since, until):
                 if update.client in times:
                     times[update.client].append(at)
         longest = 0.0
@@ -156,14 +156,16 @@ class Book:
         return longest
 
     def carried(self, source: int, target: int, thirds: Collection[int], since: float, until: float) -> int:
-        """How many models of third servers with news of ``source`` in them ``target`` merged between two times.
+        """Return how often ``target`` merged a model of a third server that contained a new model of ``source``.
 
-        A server's model of a synchronisation was sent before it told anything else of that synchronisation; so what it
-        merged in an earlier one is part of it.
+        A server sends its model of a synchronisation before it records any fact about it, so the model contains
+        everything that the server merged in earlier synchronisations.
         """
         count = 0
         for third in thirds:
-            news: set[int] = set()  # synchronisations in which the third one sent a model with news
+            news: set[int] = (
+                set()
+            )  # synchronisations in which the third one sent a model that contains a new one of the source
             seen: set[int] = set()
             fresh = False
             for _, fact in self.of(third).facts(Fact, since, until):
