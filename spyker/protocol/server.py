@@ -226,7 +226,7 @@ class Server(FilteredClients):
     def reconnected(self, client: int) -> None:
         """Note that a client has a new connection, and may be a new process that remembers no message."""
         if self._coder is not None:
-            self._coder.forget(client)
+            self._coder.reconnected(client)
 
     def use_lease(self, may_lead: Callable[[], bool]) -> None:
         """Ask ``may_lead`` before the token is used: whether a majority of the servers still grants that."""

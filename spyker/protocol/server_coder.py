@@ -48,6 +48,12 @@ class ServerCoder:
         self._tasks.pop(client, None)
         self._known.pop(client, None)
 
+    def reconnected(self, client: int) -> None:
+        """Note that a client may be a new process without a public model. It may still hold the update for its task."""
+        self._known.pop(client, None)
+        if client in self._tasks:
+            self._tasks[client] = self._tasks[client]._replace(number=0)
+
     def encode_model(self, client: int, message: Model) -> tuple[Model, Vector]:
         """Return the message to be sent to a client, and the model that it will train."""
         sent, model, number = message, message.weights, 0

@@ -108,6 +108,24 @@ def test_a_server_of_models_adds_a_difference_to_the_model_of_its_task() -> None
     assert (there.weights.snapshot() == plain.weights.snapshot()).all()
 
 
+def test_after_a_new_connection_a_client_answers_its_task_and_is_sent_the_public_model() -> None:
+    there, plain = server("fedasync", updates="int8", models="int8"), server("fedasync")
+    first = tasks(there.start())
+    plain.start()
+    for each in (there, plain):
+        each.handle(1, Update(normal() + 1, 0.0, 0))  # the model is another one now
+    there.reconnected(0)
+    update: Any = coded_update()
+    (again,) = tasks(there.handle(0, update)).values()
+    plain.handle(0, Update(normal() + decode(update.weights, "int8", SIZE), 0.0, 0))
+    assert (there.weights.snapshot() == plain.weights.snapshot()).all()
+    coder = ClientCoder(CompressionSettings(models="int8"), SIZES)
+    found = coder.decode(again)
+    assert isinstance(found, Model)
+    assert found.weights == pytest.approx(there.weights.snapshot(), abs=0.05)
+    assert first[0].kind == again.kind == "model-int8"
+
+
 def test_an_update_for_a_task_that_a_restarted_server_does_not_know_is_added_to_its_model() -> None:
     there = server("fedasync", updates="int8")
     before, update = there.weights.snapshot(), replace(coded_update(), age=0.0, version=7)
