@@ -26,8 +26,10 @@ NAMES = (
     "copies",
     "flower",
     "deploy",
+    "throughput",
     "transports",
     "server_memory",
+    "many_clients",
     "bounds",
 )
 

@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ def run_plan(chosen: FaultPlan) -> SeedVerdict:
     """Run a plan with all checkers."""
     checks = Checks()
     world = make_cluster(chosen, checks.fact)
-    checks.begin(world, chosen.end - chosen.recovery_seconds)
+    checks.begin(world, chosen.end - chosen.recovery_seconds, masked=chosen.masked)
     for fault in chosen.faults:
         world.schedule(fault.t, world.inject, fault)
     world.schedule(chosen.last + 0.5, world.end_faults)
@@ -37,9 +38,10 @@ def run_plan(chosen: FaultPlan) -> SeedVerdict:
         world.schedule(chosen.end, checks.fill_a_disk, chosen.full, chosen.until - FULL_RECOVERY)
     violation = ""
     try:
-        world.start()
-        world.clock.run(StopRequest())
-        checks.end()
+        with checks.masks.watching() if chosen.masked else nullcontext():
+            world.start()
+            world.clock.run(StopRequest())
+            checks.end()
     except ViolationError as error:
         violation = str(error)
     except Exception as error:

@@ -10,9 +10,11 @@ import numpy as np
 
 from chaos.attackers import flooded, outweighed
 from chaos.faulty_cluster import FaultyCluster
+from chaos.mask_checks import THRESHOLD, MaskChecks
 from spyker.node.effects import SaveCheckpoint
 from spyker.node.pending_updates import PendingTask
 from spyker.node.view_proofs import ViewProof, vote_statement
+from spyker.privacy.masking import MaskedSums
 from spyker.protocol.facts import (
     ClientAtTwoServers,
     CloudRoundEnded,
@@ -23,7 +25,8 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
-from spyker.protocol.messages import Update
+from spyker.protocol.masked_server import MaskedServer
+from spyker.protocol.messages import MaskedUpdate, Update
 from spyker.records import Fact
 from spyker.sim.sim_keys import SimKeys
 from spyker.sim.sim_process import SimDisk, SimProcess
@@ -71,7 +74,7 @@ class CheckedProcess(SimProcess):
         arrival = self.node.next_entry
         if self.version is None:
             self.version = self.server.version
-        if isinstance(arrival.message, Update) and arrival.number and not arrival.requeued:
+        if isinstance(arrival.message, Update | MaskedUpdate) and arrival.number and not arrival.requeued:
             self.watch.handled(self, arrival.message)
         super()._handle()
 
@@ -109,7 +112,7 @@ class Checks:
 
     def __init__(self) -> None:
         self.timelines: dict[tuple[SimDisk, str], Timeline] = defaultdict(Timeline)
-        self.handled_updates: dict[int, Update] = {}  # by id; the references keep ids unique
+        self.handled_updates: dict[int, Update | MaskedUpdate] = {}  # by id; the references keep ids unique
         self.tokens: dict[int, int] = {}  # by bid, the server that had the token first
         self.syncs: dict[int, int] = {}  # by bid, the server that started the exchange
         self.known: set[int] = set()  # bids of exchanges in which a model was merged
@@ -124,10 +127,13 @@ class Checks:
         self.full: int | None = None  # the server whose disk is full at the end
         self.updates: dict[int, tuple[int, PendingTask, str]] = {}  # with client and lineage of the server
         self.unreliable: set[int] = set()  # clients that were hostile
+        self.masked = False  # whether clients mask their updates
+        self.masks = MaskChecks(self._fail, self._summed)
+        self.sums: dict[bytes, bytes] = {}  # masks that home servers have subtracted; the references keep ids unique
 
-    def begin(self, world: FaultyCluster, active_since: float) -> None:
+    def begin(self, world: FaultyCluster, active_since: float, *, masked: bool = False) -> None:
         """Observe a cluster that has not started; every server must be active after ``active_since``."""
-        self.world, self.active_since = world, active_since
+        self.world, self.active_since, self.masked = world, active_since, masked
         watch = self
 
         class WatchedProcess(CheckedProcess):
@@ -206,7 +212,17 @@ class Checks:
         if i not in world._removed and lineage not in world.tampered and lineage == world.disks[i].lineage:
             self._fail(f"server {i} was stopped by a message of another: {why}")
 
-    def handled(self, process: CheckedProcess, update: Update) -> None:
+    def _summed(self, sums: MaskedSums, masks: bytes) -> None:
+        """Check that a home server subtracts masks once."""
+        for process in self.world.all_processes:
+            if process.alive and getattr(process.node.server, "masked_sums", None) is sums:
+                assert isinstance(process, CheckedProcess)
+                key = id(self.sums.setdefault(masks, masks))
+                if key in process.timeline.handled:
+                    self._fail(f"server {process.node.id} uses a sum twice")
+                process.timeline.handled.append(key)
+
+    def handled(self, process: CheckedProcess, update: Update | MaskedUpdate) -> None:
         """Check that a server handles a client's update once."""
         self.handled_updates[id(update)] = update
         if id(update) in process.timeline.handled:
@@ -304,6 +320,8 @@ class Checks:
             self._fail(f"server {node.id} has {len(node.membership.proposals)} proposals")
         if node.waiting > MOST_WAITING and process.backlog is None:
             self._fail(f"{node.waiting} messages wait at server {node.id}")
+        if isinstance(process.server, MaskedServer) and process.server.masks:
+            self.masks.look(f"server {node.id}", process.server.state().vectors)
         if wrong := outweighed(process.server):
             self._fail(wrong)
         if not np.isfinite(process.server.weights.snapshot()).all():
@@ -364,7 +382,7 @@ class Checks:
             self._fail(f"the last exchange began at {self.latest_sync:.1f} s")
         for i in members:
             waits = i == self.full  # its clients may wait for a checkpoint
-            if world.places.clients_of(i) and not waits and self.applied.get(i, 0.0) < self.active_since:
+            if self._can_learn(i) and not waits and self.applied.get(i, 0.0) < self.active_since:
                 self._fail(f"server {i} has applied no update since {self.active_since:.1f} s")
             forged = i in {
                 attacker.server for attacker in world.attackers
@@ -385,6 +403,11 @@ class Checks:
         apart = max(float(np.linalg.norm(a - b)) for a in models for b in models)
         if apart > MAX_DISTANCE:
             self._fail(f"models are {apart:.1f} apart")
+
+    def _can_learn(self, server: int) -> bool:
+        """Return whether a server has clients, and enough of them."""
+        there = self.world.places.clients_of(server)
+        return len(there) >= (THRESHOLD if self.masked else 1)
 
     def _fail(self, what: str) -> None:
         raise ViolationError(f"at {self.world.clock.now:.2f} s: {what}")

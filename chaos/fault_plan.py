@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chaos.attackers import CLIENTS, Attackers, attackers
+from chaos.mask_checks import ALGORITHMS, is_masked
+from chaos.mask_checks import CLIENTS as MASKED_CLIENTS
 
 LONG, SHORT = (30.0, 75.0), (12.0, 44.0)
 """Seconds after which no new fault occurs, and seconds after which the cluster must have recovered."""
@@ -96,6 +98,8 @@ class FaultPlan:
     """Selects a server with clients whose disk is full from ``end`` on; the others must continue."""
     attackers: Attackers | None = None
     """Clients that attack during the whole run."""
+    masked: bool = False
+    """Whether clients mask their updates."""
 
     @property
     def until(self) -> float:
@@ -118,6 +122,10 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
     attack = attackers(seed, servers)
     if attack is not None:
         clients = (CLIENTS,) * servers
+    masked = is_masked(seed)
+    if masked:
+        algorithm = algorithm if algorithm in ALGORITHMS else ALGORITHMS[0]
+        clients = (MASKED_CLIENTS,) * servers
     drift = tuple(float(rate) for rate in random.uniform(0.96, 1.05, servers))
     kinds, weights = list(WEIGHTS), np.array(list(WEIGHTS.values()), float)
     faults: list[Fault] = []
@@ -138,4 +146,5 @@ def fault_plan(seed: int, *, short: bool = False) -> FaultPlan:
             faults.append(Fault(round(float(t), 2) + 0.00123, what, int(a), int(b)))
     faults.sort(key=lambda fault: fault.t)
     full = int(np.random.default_rng((seed, 17)).integers(0, 4 * 1000))
-    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, full if full < 1000 else None, attack)
+    filling = full if full < 1000 else None
+    return FaultPlan(seed, algorithm, clients, drift, tuple(faults), last, end, filling, attack, masked)

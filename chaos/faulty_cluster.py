@@ -11,6 +11,7 @@ import numpy as np
 
 from chaos.fault_plan import Fault, FaultPlan
 from chaos.lying_servers import Attacker
+from chaos.mask_checks import masking
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.scenario import Training
 from spyker.engines.engine import InProcessEngine, TrainJob
@@ -21,13 +22,15 @@ from spyker.node.outbox import OutboxEntry
 from spyker.node.pending_updates import PendingTask
 from spyker.node.views import NOBODY
 from spyker.placement import Placement, Topology
-from spyker.protocol.messages import ClientMessage, Update
+from spyker.protocol.masked_client import MaskingClient
+from spyker.protocol.messages import ClientMessage, MaskedUpdate, Update
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import Fact
 from spyker.sim.clock import Clock
 from spyker.sim.cluster import ClusterSimulation, SimPeerConnection, SimSession
 from spyker.sim.links import Links
 from spyker.sim.sim_process import SimDisk, SimProcess
+from spyker.sim.sim_seals import SimSealer
 from spyker.tasks.built_in.quadratic import Options, Quadratic
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -286,7 +289,7 @@ class FaultyCluster(ClusterSimulation):
         """Report a client's update to the checkers: it must not be lost."""
         super()._training_ends(trainee, job)
         k, task = trainee
-        if isinstance(task.answer, Update):
+        if isinstance(task.answer, Update | MaskedUpdate):
             self.checks.trained(k, task, self.issuers[task.task_token])
 
     def leave(self, client: int) -> None:
@@ -456,7 +459,9 @@ def make_cluster(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None
     parameters = chosen.Parameters(**SETTINGS[plan.algorithm])
     attack = plan.attackers
     robust = None if attack is None else attack.robust
-    setup = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now, robust=robust)
+    masks = masking(len(places.servers)) if plan.masked else None
+    settings = Setup(n, total, task.initial(), 0.2, parameters, plan.seed, now=lambda: clock.now)
+    setup = replace(settings, robust=robust, masking=masks)
     delays = random.uniform(0.3, 0.6, total).tolist()
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
@@ -464,7 +469,12 @@ def make_cluster(plan: FaultPlan, sink: Callable[[float, Fact, int | None], None
 
     world = FaultyCluster(
         build,
-        [chosen.client(k, home or 0) for k, home in enumerate(places.homes)],
+        [
+            MaskingClient(k, home or 0, SimSealer(plan.seed, k), task.size(k), 0)
+            if plan.masked
+            else chosen.client(k, home or 0)
+            for k, home in enumerate(places.homes)
+        ],
         task.size if attack is None else attack.sizes(task.size),
         places,
         seed=plan.seed,

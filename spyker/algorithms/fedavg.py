@@ -17,8 +17,9 @@ from spyker.parameters import parameter
 from spyker.placement import Topology
 from spyker.privacy.masking import MaskedSum, reference_size
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.masked_server import MASKING_MESSAGES, MaskedServer
+from spyker.protocol.masked_server import MASKING_MESSAGES
 from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedUpdate, PeerMessage, Update
+from spyker.protocol.noisy_server import NoisyServer
 from spyker.protocol.server import Setup, Work
 from spyker.protocol.weights import Weights
 
@@ -30,7 +31,7 @@ class FedAvgParameters:
     fraction: float = parameter(1.0, "C: fraction of the clients that train in each round", above=0, at_most=1)
 
 
-class FedAvg(MaskedServer):
+class FedAvg(NoisyServer):
     """The single server; in HierFAVG, the base class of edges."""
 
     topology = Topology.SINGLE
@@ -58,9 +59,9 @@ class FedAvg(MaskedServer):
         match message:
             case Update() | MaskedUpdate() if sender in self.awaited and message.version != self.version:
                 self.send_client(sender, self.model(self.rate))  # the update is from another round
-            case MaskedUpdate() if sender in self.awaited:
+            case Update() | MaskedUpdate() if sender in self.awaited and self.sums_updates:
                 self.awaited.remove(sender)
-                self.answered += [sender] if self.add_masked(sender, message) else []
+                self.answered += [sender] if self.add_to_sum(sender, message) else []
                 if not self.awaited:
                     self.complete_round()
             case Update() if sender in self.awaited:
@@ -135,9 +136,9 @@ class FedAvg(MaskedServer):
             self.send_client(k, model)
 
     def complete_round(self) -> None:
-        """End the round: all updates have arrived. The sum of masked ones is opened first."""
-        if self.masks:
-            self.open_sums()
+        """End the round: all updates have arrived. With masks or noise, their sum comes first."""
+        if self.sums_updates:
+            self.sum_updates()
         else:
             self.end_round()
 
@@ -151,6 +152,12 @@ class FedAvg(MaskedServer):
         self.average.replace(self.weights.snapshot())
         self.average.add(total.vector, 1 / total.weight)
         self.end_round()
+
+    @property
+    def cohort(self) -> float:
+        """Number of clients that a round is planned to have."""
+        fraction = self.parameters.fraction
+        return super().cohort if fraction == 1 else max(self.fewest_clients, round(fraction * super().cohort))
 
     def reference_size(self) -> float:
         """Return the number of examples whose weight is 1."""

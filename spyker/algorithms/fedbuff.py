@@ -20,8 +20,8 @@ from spyker.privacy.masking import LEVELS, MaskedSum
 from spyker.protocol.buffers import buffers_once
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import RoundEnded, UpdateApplied
-from spyker.protocol.masked_server import MaskedServer
 from spyker.protocol.messages import ClientMessage, Join, MaskedUpdate, PeerMessage, Update
+from spyker.protocol.noisy_server import NoisyServer
 from spyker.protocol.server import Setup
 from spyker.protocol.weights import Weights
 from spyker.vectors import Vector
@@ -38,7 +38,7 @@ class FedBuffParameters:
     )
 
 
-class FedBuff(MaskedServer):
+class FedBuff(NoisyServer):
     """The single server. Its age counts steps of the model."""
 
     topology = Topology.SINGLE
@@ -58,10 +58,10 @@ class FedBuff(MaskedServer):
                 0.0, self.age - message.age
             )  # after a restart the server's age may be lower than the task's
             weight = self.weigh(staleness)
-            if isinstance(message, Update):
+            if self.sums_updates:
+                weight = self.add_to_sum(sender, message, max(weight, 1 / LEVELS) if self.masks else weight)
+            elif isinstance(message, Update):
                 self.sum.add(message.weights, weight)
-            else:
-                weight = self.add_masked(sender, message, max(weight, 1 / LEVELS)) / LEVELS
             self.count += 1
             self.version += 1
             self.record(UpdateApplied(self.id, sender, staleness, weight, self.age, self.version, self.rate))
@@ -73,18 +73,23 @@ class FedBuff(MaskedServer):
         """Make a step if the buffer is full, once its sum has been opened."""
         if self.count < self.parameters.buffer or self.opening:
             return
-        if self.masks:
+        if self.sums_updates:
             self.count = 0
-            self.open_sums()
+            self.sum_updates()
         else:
             self.step(self.sum.snapshot(), self.count)
             self.sum, self.count = Weights.zeros(self.sum.snapshot()), 0
 
     def summed(self, total: MaskedSum) -> None:
-        """Make a step with an opened sum, and the next one if the buffer is full again."""
+        """Make a step with a sum that was opened or has noise, and the next one if the buffer is full again."""
         if total.vector is not None:
-            self.step(total.vector, len(total.clients))
+            self.step(total.vector, round(self.whole_weight(len(total.clients))))
         self.check_buffer()
+
+    @property
+    def cohort(self) -> float:
+        """Number of updates per step."""
+        return float(self.parameters.buffer)
 
     def step(self, total: Vector, count: int) -> None:
         """Move the model by the sum of this many updates."""

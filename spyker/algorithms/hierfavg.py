@@ -148,8 +148,8 @@ class Edge(FedAvg):
 
     def ask(self) -> None:
         """Send the edge's model to the cloud."""
-        size = max(1, sum(self.sizes.values()))  # an edge without clients still has a model
-        self.send_server(self._cloud, self.report(size, max(1, len(self.sizes))))
+        size = self.whole_weight(max(1, sum(self.sizes.values())))  # an edge without clients still has a model
+        self.send_server(self._cloud, self.report(round(size), round(self.whole_weight(max(1, len(self.sizes))))))
 
     def sighted(self) -> None:
         """Continue without the cloud while it is suspected."""

@@ -54,7 +54,7 @@ from spyker.algorithms.stride_exchange import (
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult, StrideBootstrap, Token
 from spyker.algorithms.stride_parameters import StrideParameters
 from spyker.placement import Topology
-from spyker.privacy.masking import LEVELS, MaskedSum, reference_size
+from spyker.privacy.masking import MaskedSum, reference_size
 from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.client import DeltaClient
 from spyker.protocol.facts import ModelRestored, RateHalved, RoundEnded, UpdateApplied
@@ -116,6 +116,8 @@ class Stride(ExchangingServer):
         self.median_norm = self.first_median_norm = 0.0  # at the end of the last round, and of the first
         initial_norm = length(parameters_only(setup.weights, setup.buffers))  # ‖W⁰‖
         self.first_norm_limit: float = setup.parameters.divergence_threshold * initial_norm
+        if setup.client_privacy is not None:
+            self.first_norm_limit = 0.0  # norms of single updates decide nothing
         self.halved = 0  # number of times the rate was halved
         self.divergence = DivergenceDetector(setup.weights)
         self.restored = 0  # number of times a model was restored
@@ -125,10 +127,10 @@ class Stride(ExchangingServer):
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
         """Process a message."""
         match message:
+            case Update() | MaskedUpdate() if sender in self.sizes and self.sums_updates:
+                self.add_summed_update(sender, message)
             case Update() if sender in self.sizes:
                 self.add_update(sender, message)
-            case MaskedUpdate() if sender in self.sizes:
-                self.add_masked_update(sender, message)
             case Join():
                 self.sizes[sender] = message.size
                 if sender not in self.answered | self.in_sum | dict.fromkeys(
@@ -211,14 +213,14 @@ class Stride(ExchangingServer):
         self.answered[k] = max(0, self.version - update.version), trusted
         self.check_round()
 
-    def add_masked_update(self, k: int, update: MaskedUpdate) -> None:
-        """Add a masked update to the sum, weighted by the trust in updates of such a model. Its client has clipped it.
+    def add_summed_update(self, k: int, update: Update | MaskedUpdate) -> None:
+        """Add an update to a sum that is opened or gets noise, weighted by the trust in updates of such a model.
 
         One that arrives while a sum is being opened counts in the next round.
         """
         trusted = self.consensus.trust if update.version <= self.old_version else 1.0
-        trusted = self.add_masked(k, update, trusted) / LEVELS
-        self.weight += min(self.sizes[k], update.weight * update.largest)
+        trusted = self.add_to_sum(k, update, trusted)
+        self.weight += min(self.sizes[k], update.weight * update.largest) if isinstance(update, MaskedUpdate) else 1.0
         self.answered[k] = max(0, self.version - update.version), trusted
         self.check_round()
 
@@ -239,18 +241,18 @@ class Stride(ExchangingServer):
             self.start_timer(ROUND, max(least, 2 * self.parameters.patience * self.pace))
 
     def complete_round(self) -> None:
-        """End the round. If updates are masked, their sum is opened first."""
-        if self.masks:
+        """End the round. If updates are masked or get noise, their sum comes first."""
+        if self.sums_updates:
             if not self.opening:
                 self.stop_timer(ROUND)
                 self.in_sum, self.answered, self.half_answered = self.answered, {}, False
                 self.weight_of_sum, self.weight = self.weight, 0.0
-                self.open_sums()
+                self.sum_updates()
         else:
             self.end_round()
 
     def summed(self, total: MaskedSum) -> None:
-        """Go on with the sum of the round's masked updates, or without a step if it could not be opened."""
+        """Go on with the sum of the round's updates, or without a step if it could not be opened."""
         later, weight_later = self.answered, self.weight
         counted = set(total.clients)
         self.answered = {k: (old, trust if k in counted else 0.0) for k, (old, trust) in self.in_sum.items()}
@@ -273,8 +275,9 @@ class Stride(ExchangingServer):
 
         The mean of clipped norms is lower than the median; the estimate follows norms that fall fast too slowly.
         """
-        assert self.masked_sums is not None
         mean = total.norms / total.weight
+        if self.masked_sums is None or self.noisy_sums is not None:
+            return mean
         return max(mean, self.masked_sums.median) if total.norms > MOSTLY_CLIPPED * total.most else mean
 
     def update_bound(self, median: float) -> float:
@@ -293,7 +296,7 @@ class Stride(ExchangingServer):
             self.repeat_first_round()
             return
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
-        whole = self.weight + missing
+        whole = self.whole_weight(self.weight + missing)
         self.sum.scale(1 / whole)  # missing clients count as zero
         step = self.sum.snapshot()  # d
         norm = statistics.median(self.norms)
@@ -326,7 +329,7 @@ class Stride(ExchangingServer):
         safe, shortened = self.parameters.safe, 1.0
         if safe:
             if self.weighted_norms > 0:
-                agreement = min(1.0, length(mean) * whole / self.weighted_norms)
+                agreement = min(1.0, self.signal(mean) * whole / self.weighted_norms)
                 self.step_reach.observe(mean, agreement, min(norm, self.median_norm or norm), self.working)
                 estimate = agreement_of_regions(agreement, self.averaged)
                 self.consensus.expect(estimate, 1 / self.n, self.averaged)

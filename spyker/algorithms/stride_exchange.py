@@ -27,7 +27,7 @@ from spyker.algorithms.consensus import REMEMBERED, Consensus
 from spyker.algorithms.reach import Reach
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeResult, Token
 from spyker.protocol.facts import EarlySyncStarted, Merged, SyncStarted, TokenArrived
-from spyker.protocol.masked_server import MaskedServer
+from spyker.protocol.noisy_server import NoisyServer
 from spyker.protocol.server import Setup, first_bid
 from spyker.protocol.weights import Weights
 from spyker.robust.claimed_sizes import ClaimedData
@@ -40,7 +40,7 @@ FULL_ROUND = 1 - 1e-6  # a sum of shares that counts as one round
 EXCHANGE, NO_CLIENTS = "exchange", "empty"  # timers
 
 
-class ExchangingServer(MaskedServer):
+class ExchangingServer(NoisyServer):
     """A server's model and momentum, and their exchange with the other servers."""
 
     averages_early: ClassVar[bool] = True
@@ -166,8 +166,9 @@ class ExchangingServer(MaskedServer):
         """Return this server's model and momentum, and remember them for the merge."""
         self.merged = set()
         self.publish()
-        data = max(1, sum(self.sizes.values()))  # a server that all clients have left still has a model
-        weights, momentum, clients = self.consensus.begin_exchange(bid), self.momentum.snapshot(), len(self.sizes)
+        data = round(self.whole_weight(max(1, sum(self.sizes.values()))))  # without clients, it still has a model
+        clients = round(self.whole_weight(len(self.sizes)))
+        weights, momentum = self.consensus.begin_exchange(bid), self.momentum.snapshot()
         snapshot = self.as_sent(ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients)))
         recent = {b: s for b, s in self.exchange_models.items() if b > bid - REMEMBERED}
         self.exchange_models = recent | {bid: snapshot}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from spyker.config.client_privacy import check_noise
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
 from spyker.records.run_warnings import slow_links
@@ -32,6 +33,8 @@ def expected_problems(scenario: Scenario, parameters: int) -> list[str]:
     """Return warnings about runs that will learn little, derived from the scenario and the size of the model."""
     times, rounds = round_times(scenario, parameters), scenario.duration / round_durations(scenario, parameters)
     found = [str(warning) for warning in slow_links(times)]
+    if (noise := check_noise(scenario, parameters)) is not None:
+        found.append(noise)
     late, count = int((rounds < 1).sum()), scenario.client_count
     if late > count / 2:
         clients = "no client finishes" if late == count else f"{late:,} of {count:,} clients do not finish"

@@ -36,8 +36,9 @@ def command_privacy(args: argparse.Namespace) -> int:
     from spyker.extras import require
     from spyker.net.ledger_file import find_ledgers
 
-    require("spyker privacy", "opacus")
     ledgers = sorted(find_ledgers(args.folders), key=lambda ledger: ledger.client)
+    if any(booking.mechanism.sample_rate < 1 for ledger in ledgers for booking in ledger.bookings):
+        require("spyker privacy", "opacus")
     args.answer = [
         {
             "client": ledger.client,

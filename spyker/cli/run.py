@@ -22,6 +22,7 @@ from spyker.cli.dash import Dashboard, add_dashboard
 from spyker.cli.help import examples
 from spyker.cli.options import add_scenario_options, run_arguments, scenario_arguments
 from spyker.cli.output import add_json
+from spyker.config.privacy_settings import CLIENT
 from spyker.errors import Interrupted
 from spyker.plots.run_dicts import as_dict
 from spyker.plots.run_groups import RunGroups, group_runs
@@ -147,8 +148,9 @@ def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
     """Print the privacy costs and the warnings of runs."""
     for name, summary in summaries.items():
         if spent := (summary or {}).get("privacy"):
+            whom = "every client" if spent["unit"] == CLIENT else f"every {spent['unit']} of a client"
             print(
-                f"privacy of {name}: every {spent['unit']} of a client has at most ε = {spent['epsilon']:.3f} with "
+                f"privacy of {name}: {whom} has at most ε = {spent['epsilon']:.3f} with "
                 f"δ = {spent['delta']:g}, after up to {spent['trainings']:,} trainings"
             )
     for note in warning_lines(summaries):

@@ -21,4 +21,6 @@ def masking_setup(scenario: Scenario, opener: Opener | Callable[[int], Opener] |
         return None
     function: Callable[[int], Opener] = opener if callable(opener) else lambda server: opener
     helpers = frozenset(scenario.placement().helpers)
-    return MaskingSetup(scenario.privacy.threshold, scenario.mask_helpers(), helpers, function)
+    return MaskingSetup(
+        scenario.privacy.threshold, scenario.mask_helpers(), helpers, function, scenario.privacy.masks_scores
+    )

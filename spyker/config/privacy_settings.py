@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spyker.errors import UsageError
 from spyker.parameters import parameter
 
-NONE, EXAMPLE = "none", "example"
+NONE, EXAMPLE, CLIENT = "none", "example", "client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class PrivacySettings:
 
     unit: str = parameter(
         NONE,
-        "what differential privacy protects: example, every single example of a client, by DP-SGD in its training; or "
-        "none",
-        choices=(NONE, EXAMPLE),
+        "what differential privacy protects: example, every single example of a client, by DP-SGD in its training; "
+        "client, all of a client's data, by noise that its server adds to the sum of a round's updates; or none",
+        choices=(NONE, EXAMPLE, CLIENT),
     )
     epsilon: float | None = parameter(
         None,
@@ -31,7 +31,9 @@ class PrivacySettings:
         "standard deviation of the noise as a multiple of clip-norm; unset: computed from epsilon, delta and trainings",
         above=0,
     )
-    clip_norm: float = parameter(1.0, "clip the norm of each example's gradient to this", above=0)
+    clip_norm: float = parameter(
+        1.0, "clip the norm of each example's gradient, or with unit = client of each client's update, to this", above=0
+    )
     trainings: int | None = parameter(
         None,
         "planned number of trainings of a client, after which it leaves; unset: as many as epsilon allows",
@@ -51,8 +53,9 @@ class PrivacySettings:
     )
     report_metrics: bool = parameter(
         False,
-        "true: with unit = example or masking, clients still send training losses, metrics and evaluations, which are "
-        "computed from private data, not covered by ε and not masked",
+        "true: with a unit or masking, clients still send training losses, metrics and evaluations, which are "
+        "computed from private data, not covered by ε and not masked; with masking alone, evaluations are sent masked "
+        "without it",
     )
 
     @property
@@ -61,13 +64,28 @@ class PrivacySettings:
         return self.unit == EXAMPLE
 
     @property
+    def per_client(self) -> bool:
+        """Whether servers protect each of their clients."""
+        return self.unit == CLIENT
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether trainings cost privacy budget."""
+        return self.unit != NONE
+
+    @property
+    def masks_scores(self) -> bool:
+        """Whether the scores of clients' evaluations ride along with masked updates."""
+        return self.masking and self.unit == NONE and not self.report_metrics
+
+    @property
     def hides_metrics(self) -> bool:
         """Whether clients send no losses, metrics and evaluations."""
-        return (self.per_example or self.masking) and not self.report_metrics
+        return (self.has_budget or self.masking) and not self.report_metrics
 
     def check(self) -> None:
         """Raise a ``UsageError`` unless the settings determine the noise and the end of a client's budget."""
-        if not self.per_example:
+        if not self.has_budget:
             return
         if self.noise_multiplier is None and (self.epsilon is None or self.trainings is None):
             missing = "epsilon" if self.epsilon is None else "trainings"

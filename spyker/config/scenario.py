@@ -323,6 +323,7 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     algorithms = {name: read(cls, table.get(name, {}), name) for name, cls in parameters.items()}
     scenario = Scenario(**values, task=task, **sections, algorithms=algorithms)
     check_masking(scenario)
+    check_client_privacy(scenario)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
 
@@ -363,6 +364,17 @@ def check_masking(scenario: Scenario) -> None:
             "privacy.threshold",
             f"{privacy.threshold} is not allowed: a server has {fewest} clients",
             "Use fewer regions or more clients, or lower it",
+        )
+
+
+def check_client_privacy(scenario: Scenario) -> None:
+    """Raise a ``UsageError`` if servers are to add noise to sums, and the algorithm has none."""
+    if scenario.privacy.per_client and not scenario.chosen.supports_client_privacy:
+        raise UsageError(
+            "privacy.unit",
+            f"client is not allowed: {scenario.algorithm} applies each update by itself, so there is no sum of many "
+            "updates to add noise to",
+            "Use an algorithm with rounds or a buffer: stride, fedavg, hierfavg or fedbuff",
         )
 
 

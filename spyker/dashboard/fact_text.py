@@ -16,6 +16,7 @@ from spyker.protocol.facts import (
     LedgerCopied,
     Merged,
     ModelRestored,
+    NoiseAdded,
     PeerSuspected,
     PeerTrusted,
     RoundEnded,
@@ -23,6 +24,7 @@ from spyker.protocol.facts import (
     SavingResumed,
     ServerDuplicated,
     SumDiscarded,
+    SumEvaluated,
     SumOpened,
     SyncStarted,
     TokenArrived,
@@ -79,17 +81,24 @@ def describe(world: RunTopology, fact: Fact) -> str:
             )
         case RoundEnded():
             return f"{name(fact.server)} ended round {fact.round}"
+        case NoiseAdded():
+            spent = f"ε at most {fact.epsilon:.3f} for a client"
+            return f"{name(fact.server)} released the noisy sum of {fact.clients:,} updates: {spent}"
         case CloudRoundEnded():
             return f"the cloud averaged the servers, round {fact.round}"
         case Evaluated():
             spread = f", {fact.worst:.3f} to {fact.best:.3f}" if len(fact.servers) > 1 else ""
             return f"{world.start.metric} {fact.mean:.4f}{spread} after {fact.updates:,} updates"
         case EvaluatedByClients():
-            share = f"{fact.weighted_mean:.4f}, worst tenth {fact.worst_decile:.4f}"
+            worst = f", worst tenth {fact.worst_decile:.4f}" if fact.worst_decile_clients else ""
+            share = f"{fact.weighted_mean:.4f}{worst}"
             return f"{fact.clients} clients evaluated {fact.name}: weighted mean {share}"[:LONGEST]
         case ClientEvaluated():
             numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.scores.items())
             return f"client {fact.client} evaluated {name(fact.server)}’s model: {numbers}"[:LONGEST]
+        case SumEvaluated():
+            numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.scores.items())
+            return f"{fact.clients} clients evaluated {name(fact.server)}’s model together: {numbers}"[:LONGEST]
         case ServerResumed():
             lost = f"{fact.lost_updates} updates lost"
             return f"{name(fact.server)} resumed from a checkpoint at version {fact.version}; {lost}"

@@ -263,7 +263,7 @@ def by_clients_payload(state: RunState) -> dict[str, Any] | None:
         "clients": found.clients,
         "weightedMean": rounded(found.weighted_mean),
         "mean": rounded(found.mean),
-        "worstDecile": rounded(found.worst_decile),
+        "worstDecile": rounded(found.worst_decile) if found.worst_decile_clients else None,
         "worstDecileClients": found.worst_decile_clients,
         "regions": [[each.region, each.clients, rounded(each.value)] for each in found.regions],
     }

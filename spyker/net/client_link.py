@@ -51,11 +51,17 @@ class ClientLink:
     """Connects one client, and reconnects until the training is over."""
 
     def __init__(
-        self, client: Client, shared: ClientContext, connections: Connections, identity: ClientIdentity | None
+        self,
+        client: Client,
+        shared: ClientContext,
+        connections: Connections,
+        identity: ClientIdentity | None,
+        *,
+        resends: bool = True,
     ) -> None:
-        """Create the link; ``connections`` are this client's own."""
+        """Create the link; ``connections`` are this client's own, and with ``resends`` lost updates are sent again."""
         self.id, self.shared, self.connections, self.log = client.id, shared, connections, shared.log
-        self.pending = PendingUpdates(client)
+        self.pending = PendingUpdates(client, resends=resends)
         self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
         self._validator = MessageValidator(client.kinds, shared.sizes)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spyker.config.scenario import SERVERS, Scenario
+from spyker.config.scenario import Scenario
 from spyker.config.sections import to_toml
 from spyker.engines.engine import keep_memory
 from spyker.errors import ClientError, DeploymentError, FencedError, UsageError
@@ -39,7 +39,7 @@ from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.client_delays import delays
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientRoster
 from spyker.tasks.layout import layout_digest
-from spyker.tasks.registry import evaluated_by_deployed, task_spec
+from spyker.tasks.registry import evaluated_by_deployed, evaluation_interval, masked_scores, task_spec
 from spyker.tasks.task import Task
 
 RECEIVE_MEMORY = 1 << 30  # bytes of buffers for incoming models
@@ -166,14 +166,15 @@ def client_task(
 
 
 def masking_client(
-    scenario: Scenario, task: Task, identity: ClientIdentity, authority: bytes | None, known: KnownServers
+    scenario: Scenario, task: Task, identity: ClientIdentity, authority: bytes | None, known: KnownServers, by: str
 ) -> MaskingClient:
-    """Return a client that masks its updates."""
+    """Return a client that masks its updates; ``by`` says who evaluates."""
     assert authority is not None
     sealer = X25519Sealer(identity, federation_id(authority, learning_digest(scenario)), known.sealing_key)
     number = identity.client.number
     reports = scenario.privacy.report_metrics
-    return MaskingClient(number, 0, sealer, task.size(number), task.buffers, reports=reports)
+    scored = masked_scores(scenario.privacy, task, by)
+    return MaskingClient(number, 0, sealer, task.size(number), task.buffers, reports=reports, metrics=scored)
 
 
 async def join(
@@ -236,10 +237,10 @@ async def join(
     for k in clients if task.local else ():
         CheckedTask(task).size(k)  # data that cannot be loaded is reported before a server is called
     by = evaluated_by_deployed(scenario.evaluation, task)
-    interval = None if by == SERVERS else scenario.evaluation.interval
+    interval = evaluation_interval(scenario.evaluation, scenario.privacy, by)
     states = None if state is None else ClientStates(state, task, scenario)
     ledgers = None
-    if scenario.privacy.per_example:
+    if scenario.privacy.has_budget:
         if state is None:
             raise UsageError("--state", "is missing: privacy.unit needs a place for the ledger", "Give a folder")
         ledgers = ClientLedgers(state, scenario.privacy)
@@ -263,12 +264,14 @@ async def join(
     )
     links = []
     for k, reach in connections.items():
-        client = masking_client(scenario, task, own[k], authority, known) if masking else scenario.chosen.client(k, 0)
+        client = (
+            masking_client(scenario, task, own[k], authority, known, by) if masking else scenario.chosen.client(k, 0)
+        )
         client.coder = ClientCoder.of(scenario.compression, sizes)
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)
-        links.append(ClientLink(client, shared, reach, own.get(k)))
+        links.append(ClientLink(client, shared, reach, own.get(k), resends=not scenario.privacy.per_client))
     status = None if states is None else StatusFile(states.folder, [link.status for link in links])
     try:
         return await ClientProcess(links, log, status).run()

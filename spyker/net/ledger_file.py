@@ -138,6 +138,8 @@ def find_ledgers(places: Iterable[Path]) -> list[Ledger]:
         files = sorted(path for folder in folders for path in folder.iterdir() if NAME.fullmatch(path.name))
         if not files:
             problem = f"{place} has no client-K.ledger" if folders else f"{place} is not a folder"
-            raise UsageError("FOLDER", problem, "Name the folder of a client that trains with privacy.unit = example")
+            raise UsageError(
+                "FOLDER", problem, "Name the folder of a client that trains with privacy.unit = example or client"
+            )
         found += map(read_ledger, files)
     return found

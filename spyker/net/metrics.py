@@ -31,6 +31,7 @@ from spyker.protocol.facts import (
     CloudRoundEnded,
     EarlySyncStarted,
     Merged,
+    NoiseAdded,
     RoundEnded,
     SavingFailed,
     SavingResumed,
@@ -74,9 +75,10 @@ COUNTERS = {
     "clipped_updates": "client updates whose norm was clipped",
     "rejected_updates": "client updates rejected because of their norm",
     "dropped_updates": "client updates dropped because of their rate",
-    "quarantines": "clients quarantined because of rejected or sign-flipped updates",
+    "quarantines": "clients quarantined because of rejected or sign-flipped updates, seals or spoilt sums",
     "opened_sums": "sums of masked updates that were opened",
     "discarded_sums": "sums of masked updates that were discarded, with the trainings behind them",
+    "noisy_sums": "sums of updates to which noise was added, for differential privacy of whole clients",
     "client_replacements": "connections of clients that were replaced by one from another address",
     "clients_at_two_servers": "alerts, at most one per minute and client, that a client is at another server, too",
     "duplicate_servers": "alerts, at most one per minute and server, that two processes act for one server",
@@ -121,6 +123,7 @@ class Metrics:
         self._round_began = clock()
         self._endpoint: MetricsPort | None = None
         self._holds_token = False
+        self._largest_epsilon = 0.0
         self.registry = registry = CollectorRegistry()
         registry.register(OnScrape(self._bring_up_to_date))
         self._updates = 0
@@ -156,6 +159,12 @@ class Metrics:
         self._rejections = Counter(
             "spyker_rejections", "rejected messages and connections", ["server", "reason"], registry=registry
         )
+        self._epsilon = Gauge(
+            "spyker_privacy_epsilon",
+            "largest ε of a client from its part in this server's sums",
+            ["server", "unit"],
+            registry=registry,
+        )
         self._warnings = Gauge(
             "spyker_learning_warnings", "1 while the server has this learning warning", kinds, registry=registry
         )
@@ -184,6 +193,10 @@ class Metrics:
                 self._counters["dropped_updates"].inc()
             case SumOpened():
                 self._counters["opened_sums"].inc()
+            case NoiseAdded():
+                self._counters["noisy_sums"].inc()
+                self._largest_epsilon = max(self._largest_epsilon, fact.epsilon)
+                self._epsilon.labels(self._server, "client").set(self._largest_epsilon)
             case SumDiscarded():
                 self._counters["discarded_sums"].inc()
             case ClientQuarantined():
@@ -206,10 +219,14 @@ class Metrics:
                 self._round_began = ended
 
     def evaluated_by_clients(self, found: Sequence[EvaluatedByClients]) -> None:
-        """Set the clients' evaluations. Metrics that no client evaluates any more are removed."""
+        """Set the clients' evaluations. Metrics that no client evaluates any more are removed.
+
+        Of masked scores only the weighted mean is known; the others are NaN.
+        """
         for fact in found:
             for name, gauge in self._client_scores.items():
-                gauge.labels(self._server, fact.name).set(getattr(fact, name))
+                known = fact.worst_decile_clients or name == "weighted_mean"
+                gauge.labels(self._server, fact.name).set(getattr(fact, name) if known else math.nan)
             self._evaluating.labels(self._server, fact.name).set(fact.clients)
         names = {fact.name for fact in found}
         for gone in self._evaluated - names:

@@ -65,7 +65,11 @@ class DeploymentOptions:
         None, "folder for logs of all events, from which spyker replay rebuilds the state; unset: none"
     )
     event_log_mb: float = parameter(256.0, "maximum size of an event log in MB", at_least=1)
-    checkpoint_updates: int = parameter(100, "write a checkpoint after this number of updates", at_least=1)
+    checkpoint_updates: int = parameter(
+        100,
+        "write a checkpoint after this number of updates, or half the number of clients if that is more",
+        at_least=1,
+    )
     checkpoint_seconds: float = parameter(
         30.0, "write a checkpoint after this number of seconds if the state changed", above=0
     )
@@ -254,7 +258,7 @@ def learning_digest(scenario: Scenario) -> bytes:
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
     privacy, codes = scenario.privacy, scenario.compression.with_clients
-    if privacy.per_example or privacy.masking:
+    if privacy.has_budget or privacy.masking:
         agreed.append(asdict(privacy))
     return digest([*agreed, codes] if codes else agreed)
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from cryptography import x509
 
+from spyker.config.client_privacy import check_noise, client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import CLIENTS, SERVERS, dump
 from spyker.engines.engine import keep_memory, share_memory, single_threaded
@@ -31,6 +32,7 @@ from spyker.node.event_codec import FORMAT, LoggedArray, LogHeader, MembershipOp
 from spyker.node.inbox import NodeOptions
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
+from spyker.node.secret_noise import secret_noise
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.views import first_view
 from spyker.node.x25519_seals import X25519Opener
@@ -151,6 +153,10 @@ class ServerParts:
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
         self.sizes = Sizes(parameters, len(self.places.learners), self.spec.buffers)
         models = BufferPool(parameters, memory)  # for the results of mixes
+        secret = bytes.fromhex(self.identity.secret)
+        privacy = client_privacy(scenario, parameters, self.spec.buffers, secret_noise(secret))
+        if (noise := check_noise(scenario, parameters)) is not None:
+            self.log.warning("noise", warning=noise)
 
         def build(roster: Mapping[int, int]) -> Server:
             setup = Setup(
@@ -165,8 +171,9 @@ class ServerParts:
                 clock.handling,
                 scenario.robust.on(deployed=True),
                 self.spec.buffers,
-                {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also)),
+                self._client_metrics(),
                 masking_setup(scenario, opener),
+                privacy,
                 scenario.compression,
             )
             return scenario.chosen.create(deploy.server, setup, roster)
@@ -183,16 +190,17 @@ class ServerParts:
             checkpoint_updates=deploy.checkpoint_updates,
             checkpoint_seconds=deploy.checkpoint_seconds,
             heartbeat_interval=deploy.heartbeat,
+            most_booked=None if privacy is None else privacy.participations,
         )
-        task_tokens = TaskTokens(bytes.fromhex(self.identity.secret), self.identity.incarnation)
+        task_tokens = TaskTokens(secret, self.identity.incarnation)
         view = first_view(self.places.learners, self.places.servers)
         membership = member_options(config, self.identity, view, new=self._new, insecure=self.insecure)
-        membership_of_process = membership.make(clock, bytes.fromhex(self.identity.secret))
+        membership_of_process = membership.make(clock, secret)
         opener = None
         if scenario.privacy.masking:
             revocations = Revocations(config.path(deploy.revoked))
             opener = X25519Opener(
-                bytes.fromhex(self.identity.secret),
+                secret,
                 membership.federation,
                 x509.load_pem_x509_certificates(membership.authorities),
                 lambda client: revocations.revoked(client.number, client.serial),
@@ -210,6 +218,10 @@ class ServerParts:
             log=self.log,
             event_log=event_log,
         )
+
+    def _client_metrics(self) -> dict[str, tuple[float, float]]:
+        """Return the metrics that clients evaluate, and the limits of their values."""
+        return {} if self.evaluated_by == SERVERS else limits_by_name((self.spec.metric, *self.spec.also))
 
     def _begin_event_log(
         self, membership: MembershipOptions, options: NodeOptions, started_at: float, weights: Vector, rate: float
@@ -231,6 +243,7 @@ class ServerParts:
             buffers=self.spec.buffers,
             numbers=None if checkpoint is None else json.dumps(checkpoint.numbers).encode(),
             vectors={} if checkpoint is None else {n: LoggedArray.of(v) for n, v in checkpoint.vectors.items()},
+            client_metrics=self._client_metrics(),
         )
         folder, limit = self.config.path(deploy.event_log), int(deploy.event_log_mb * 1e6)
         try:

@@ -122,6 +122,8 @@ class LogHeader(msgspec.Struct, frozen=True):
     numbers: bytes | None = None
     """Numbers of the checkpoint from which the process started, as JSON."""
     vectors: dict[str, LoggedArray] = {}
+    client_metrics: dict[str, tuple[float, float]] = {}
+    """Metrics that clients evaluate, and the limits of their values."""
 
     def encode(self) -> bytes:
         """Return the header as a record."""

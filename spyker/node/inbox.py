@@ -36,7 +36,7 @@ class NodeOptions:
     client_timeout: float = 60.0
     """Remove a client that has been disconnected for this many seconds."""
     checkpoint_updates: int = 100
-    """Take a checkpoint after this many updates."""
+    """Take a checkpoint after this many updates, or one for every two connected clients if that is more."""
     checkpoint_seconds: float = 30.0
     """Take a checkpoint after this many seconds."""
     save_retry: float = 1.0
@@ -45,6 +45,8 @@ class NodeOptions:
     """Seconds between heartbeats; 0: none, and no server is ever suspected."""
     most_data: int = MOST_DATA
     """Limit of a client's number of data points."""
+    most_booked: int | None = None
+    """Number of trainings after which a client's privacy budget is spent; ``None``: servers do not know."""
 
 
 class QueuedEvent(NamedTuple):

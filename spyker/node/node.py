@@ -221,6 +221,10 @@ class Node(NodeCheckpoints):
             self._inbox.append(QueuedEvent(client, Leave()))
 
     def _on_update_received(self, event: UpdateReceived) -> None:
+        most = self.options.most_booked
+        if most is not None and event.booked > most:
+            problem = f"training {event.booked:,} of client {event.client} is more than its {most:,}"
+            raise Rejection("privacy-budget-spent", problem)
         try:
             self._task_tokens.redeem(event.client, event.number, event.booked)
         except Rejection as rejection:

@@ -9,6 +9,8 @@ from spyker.node.node_state import NodeState
 from spyker.protocol.messages import StartTimer
 from spyker.protocol.state import pack
 
+CLIENTS_PER_UPDATE = 2  # a checkpoint has numbers of every client, so its cost per update must not grow with them
+
 
 class NodeCheckpoints(NodeState):
     """The checkpoints of a :class:`~spyker.node.node.Node`."""
@@ -26,7 +28,7 @@ class NodeCheckpoints(NodeState):
 
     def _save_if_wanted(self) -> None:
         """Take a checkpoint if it is time for one, no other is being written, and no message is being handled."""
-        if self._unsaved >= self.options.checkpoint_updates:
+        if self._unsaved >= max(self.options.checkpoint_updates, len(self._sessions) // CLIENTS_PER_UPDATE):
             self._wanted = True
         possible = self._marks is None and not (self._failed or self._inbox.handling or self._peers.stopped)
         if self._wanted and possible:

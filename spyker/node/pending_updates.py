@@ -7,6 +7,9 @@ client that runs on, and each update is still applied at most once.
 
 An update belongs to the server that issued its task. No other server is offered it: the first one may have applied it.
 A client that turns to another server keeps its updates until it returns.
+
+Under client-level differential privacy no update is sent twice, as a server that crashed may have used it: the client
+drops what it has sent when it connects again, and trains the next task.
 """
 
 from __future__ import annotations
@@ -50,8 +53,9 @@ class PendingTask:
 class PendingUpdates:
     """The state machine of one client process, without I/O."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, *, resends: bool = True) -> None:
+        """Create the state of a client; with ``resends``, it sends updates again that its server has lost."""
+        self.client, self._resends = client, resends
         self.tasks: list[PendingTask] = []
         """The tasks of all servers, each server's in their order. At most the last one has no update yet."""
         self._place: Any = None
@@ -78,6 +82,8 @@ class PendingUpdates:
         if place != self._place:
             self.tasks = [task for task in self.tasks if task.place == place or task.answer is not None]
         self._place, self._asked, self._offered = place, False, None
+        if not self._resends:
+            self.tasks = [task for task in self.tasks if task.place == place and not task.sent]
         for task in self._here():
             task.sent = task.left = False
         return [task.task_token for task in self._here()]

@@ -1,12 +1,14 @@
-"""The cost of trainings with DP-SGD, by the PRV accountant of Opacus."""
+"""The cost of trainings: exact where nothing is sampled, otherwise by the PRV accountant of Opacus."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from math import inf
+from math import inf, sqrt
 from typing import NamedTuple
+
+from spyker.privacy.gaussian_accounting import gaussian_epsilon
 
 FIELD = "privacy.unit"
 MOST_TRAININGS = 1 << 20  # that a search for the end of a budget considers
@@ -44,6 +46,8 @@ def _epsilon(bookings: tuple[Booking, ...], delta: float) -> float:
 def epsilon_of(bookings: Sequence[Booking], delta: float) -> float:
     """Return ε of all booked trainings together; 0 if there are none, infinity with more steps than ``MOST_STEPS``."""
     some = tuple(booking for booking in bookings if booking.trainings)
+    if all(mechanism.sample_rate == 1 for mechanism, _ in some):
+        return gaussian_epsilon(sqrt(sum(m.steps * trainings / m.noise**2 for m, trainings in some)), delta)
     if sum(mechanism.steps * trainings for mechanism, trainings in some) > MOST_STEPS:
         return inf
     return _epsilon(some, delta) if some else 0.0

@@ -28,14 +28,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from spyker.privacy.batches import TOLERANCE, Batch, merged, restored_batch
 from spyker.privacy.fixed_point import LARGEST_SUM, Residues, accumulate, decode, scale_for
-from spyker.privacy.seals import Opened, Opener, SealError
+from spyker.privacy.masked_scores import FRACTION, MOST_ADDED, WORDS, decode_scores
+from spyker.privacy.offenders import SPARE, OffenderSearch
+from spyker.privacy.seals import Opener
 from spyker.vectors import Vector, length
 
 LEVELS = 16  # a server can weight updates by multiples of 1/LEVELS
@@ -44,7 +49,6 @@ EXTRAS = 2
 BELOW_SCALE = 8  # of the second one; LEVELS · 2^8 · 65,536 updates are within the range
 HEADROOM = 2  # bits of the scale that are left for bounds that grow
 SLACK = 2  # bits by which a scale may be lower than necessary before it is raised
-TOLERANCE = 1.001  # of bounds, for rounding
 MOST_KEYS = 8  # kinds of batches for which updates are accepted
 
 
@@ -60,6 +64,8 @@ class MaskingSetup:
     """Servers that do nothing but help."""
     opener: Callable[[int], Opener]
     """Returns what a server opens seals with."""
+    scores: bool = False
+    """Whether the clients' scores ride along with their updates."""
 
 
 class Terms(NamedTuple):
@@ -74,6 +80,8 @@ class Terms(NamedTuple):
     """The estimated median norm."""
     largest: float
     """The number of examples whose weight is 1."""
+    scores: int = 0
+    """The number of scores that ride along."""
 
 
 class MaskedSum(NamedTuple):
@@ -91,76 +99,20 @@ class MaskedSum(NamedTuple):
     """The clients whose updates are in it."""
     most: float = 0.0
     """Σ a·d·bound: what ``norms`` is if all updates were clipped."""
+    evaluators: int = 0
+    """Number of clients whose scores are in it."""
+    evaluated: float = 0.0
+    """Σ a·t, for scores that are weighted by examples t."""
+    scores: Mapping[int, float] = MappingProxyType({})
+    """Σ a·t·score, by place of the metric."""
 
 
-@dataclass(slots=True)
-class Batch:
-    """The masked updates that have the same helper, the same scale and the same weights."""
-
-    helper: int
-    scale: int
-    largest: float
-    total: Residues
-    extra: Residues
-    clients: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    """Multiples of ``1/LEVELS`` with which the updates count."""
-    weights: list[float] = field(default_factory=list)
-    bounds: list[float] = field(default_factory=list)
-    """Norms that the updates were clipped to."""
-    used: float = 0.0
-    """How much of the range the sum can take up at most."""
-    lengths: list[int] = field(default_factory=list)
-    seals: bytearray = field(default_factory=bytearray)
-
-    @property
-    def dominated(self) -> bool:
-        """Whether one client outweighs all others together."""
-        return outweighs_rest(self.clients, self.reaches)
-
-    @property
-    def reaches(self) -> list[float]:
-        """The norms that the updates can have in the sum, at most."""
-        return [product * bound for product, bound in zip(self.products, self.bounds, strict=True)]
-
-    @property
-    def most(self) -> float:
-        """Σ a·w·bound: the norm that the sum can have at most."""
-        return math.fsum(self.reaches)
-
-    @property
-    def products(self) -> list[float]:
-        """The weights with which the updates count."""
-        return [times * weight for times, weight in zip(self.times, self.weights, strict=True)]
-
-    def state(self) -> list[Any]:
-        """Return the state for a checkpoint."""
-        about = [self.helper, self.scale, self.largest, self.used]
-        numbers = [self.clients, self.times, self.weights, self.bounds, self.lengths]
-        return [about, numbers, [self.total, self.extra, np.frombuffer(bytes(self.seals), np.uint8)]]
-
-
-def restored_batch(state: Any) -> Batch:
-    """Return the batch that a checkpoint holds."""
-    (helper, scale, largest, used), (clients, times, weights, bounds, lengths), (total, extra, seals) = state
-    sums = np.array(total, np.uint32), np.array(extra, np.uint32)
-    batch = Batch(helper, scale, largest, *sums, clients, times, weights, bounds, used, lengths)
-    batch.seals += np.asarray(seals, np.uint8).tobytes()
-    return batch
-
-
-def outweighs_rest(clients: Sequence[int], reaches: Sequence[float]) -> bool:
-    """Return whether the updates of one client may have a larger norm than those of all others together.
-
-    Args:
-        clients: the sender of each update.
-        reaches: the norm that each update can have in the sum, at most.
-
-    """
-    sums: dict[int, float] = {}
-    for client, reach in zip(clients, reaches, strict=True):
-        sums[client] = sums.get(client, 0.0) + reach
-    return 2 * max(sums.values()) > TOLERANCE * sum(sums.values())
+def combined_scores(parts: Sequence[MaskedSum]) -> tuple[int, float, dict[int, float]]:
+    """Return number of clients, examples and sums of the scores of several sums, for metrics that all of them have."""
+    there = [part for part in parts if part.evaluators]
+    places = sorted(set.intersection(*(set(part.scores) for part in there))) if there else []
+    sums = {place: math.fsum(part.scores[place] for part in there) for place in places}
+    return sum(part.evaluators for part in there), math.fsum(part.evaluated for part in there), sums
 
 
 def reference_size(sizes: Sequence[int]) -> float:
@@ -178,9 +130,17 @@ def reference_size(sizes: Sequence[int]) -> float:
 class MaskedSums:
     """The home server's side: updates that were received and not opened yet."""
 
-    def __init__(self, size: int, buffers: int, norm: float) -> None:
-        """``size`` and ``buffers`` are those of the model; ``norm`` is a first guess of the norm of updates."""
-        self.batches: dict[tuple[int, int, float], Batch] = {}  # by helper, scale and largest size
+    def __init__(self, size: int, buffers: int, norm: float, limits: Sequence[tuple[float, float]] = ()) -> None:
+        """Create empty sums.
+
+        Args:
+            size: length of the model.
+            buffers: number of buffers at its end.
+            norm: a first guess of the norm of updates.
+            limits: smallest and largest value of each score that rides along.
+
+        """
+        self.batches: dict[tuple[int, int, float, int], Batch] = {}  # by helper, scale, largest size and group
         self.requested: dict[int, Batch] = {}  # by number of the request
         self.next = 1
         self.median = norm or 1.0  # of the updates' norms, estimated
@@ -190,7 +150,8 @@ class MaskedSums:
         self.failed: set[int] = set()  # helpers that have not answered in time
         self.opened: list[MaskedSum] = []  # answers of the present opening
         self.opening = False
-        self._size, self._buffers, self._first_guess = size, buffers, self.median
+        self.search = OffenderSearch()
+        self._size, self._buffers, self._first_guess, self._limits = size, buffers, self.median, limits
 
     # --- Terms -------------------------------------------------------------------------------------------------------
 
@@ -228,6 +189,11 @@ class MaskedSums:
         """Estimate the median norm anew, because trainings will be different ones."""
         self.median, self.first_median = self._first_guess, 0.0
 
+    @property
+    def extras(self) -> int:
+        """How many further numbers an update has."""
+        return EXTRAS + len(self._limits) * WORDS
+
     # --- Updates -----------------------------------------------------------------------------------------------------
 
     def add(
@@ -239,52 +205,72 @@ class MaskedSums:
         terms: Terms,
         weight: float,
         times: int,
+        evaluated: float = 0.0,
+        scores: int = 0,
     ) -> bool:
         """Add a masked update to its batch; return False if there is no room for it, or nobody was told such terms."""
         key = terms.helper, terms.scale, terms.largest
-        if terms.bound > self.issued.get(key, 0.0) or (masked.size, extra.size) != (self._size, EXTRAS):
+        if terms.bound > self.issued.get(key, 0.0) or (masked.size, extra.size) != (self._size, self.extras):
             return False
-        batch = self.batches.get(key)
+        place = *key, self._group(key, client)
+        batch = self.batches.get(place)
         room = math.ldexp(terms.bound * weight * times, terms.scale) + times
         if times <= 0 or (batch.used if batch else 0.0) + room > LARGEST_SUM:
             return False
         if batch is None:
-            empty = np.zeros(self._size, np.uint32), np.zeros(EXTRAS, np.uint32)
-            batch = self.batches[key] = Batch(*key, *empty)
+            empty = np.zeros(self._size, np.uint32), np.zeros(self.extras, np.uint32)
+            batch = self.batches[place] = Batch(*place, *empty)
         accumulate(batch.total, masked, times)
         accumulate(batch.extra, extra, times)
         batch.clients.append(client)
         batch.times.append(times)
         batch.weights.append(weight)
         batch.bounds.append(terms.bound)
+        batch.evaluated.append(evaluated)
+        batch.scores.append(scores)
         batch.used += room
         batch.lengths.append(seal.size)
         batch.seals += seal.tobytes()
         return True
 
+    def _group(self, key: tuple[int, int, float], client: int) -> int:
+        """Return the group for an update. A client's updates are in one: the helper opens them in order only."""
+        pending = (group for *of, group in self.batches if tuple(of) == key and self.search.searching)
+        return next(
+            (group for group in pending if client in self.batches[*key, group].clients), self.search.group(client)
+        )
+
     def close(self, threshold: int) -> Iterator[tuple[int | None, Batch]]:
         """Begin to open what has arrived: yield the batches with the numbers of requests for them.
 
-        A batch that cannot be opened has no number: it has too few clients, or one outweighs the others. It is dropped.
-        Sealed for an earlier helper or in an earlier scale, it would wait for others like it, which will not come.
+        A batch that cannot be opened has no number: it has too few clients, or one outweighs the others, also with
+        those of all groups. It is dropped. Sealed for an earlier helper or in an earlier scale, it would wait for
+        others like it, which will not come.
         """
         self.opening, self.opened = True, []
         # In the order in which clients were told: the helper opens a client's updates in order only.
         places = {key: place for place, key in enumerate(self.issued)}
-        batches, self.batches = sorted(self.batches.items(), key=lambda item: places.get(item[0], -1)), {}
-        for _, batch in batches:
-            if len(set(batch.clients)) >= threshold and not batch.dominated:
-                number, self.next = self.next, self.next + 1
-                self.requested[number] = batch
-                yield number, batch
-            else:
-                yield None, batch
+        batches, self.batches = sorted(self.batches.values(), key=lambda each: (places.get(each.key, -1), each.key)), {}
+        for _, groups in groupby(batches, key=lambda each: each.key):
+            for batch in merged(list(groups), threshold, SPARE):
+                if batch.can_be_opened(threshold):
+                    number, self.next = self.next, self.next + 1
+                    self.requested[number] = batch
+                    yield number, batch
+                else:
+                    yield None, batch
 
     def subtract(self, number: int, masks: Residues, extra: Residues) -> bool:
         """Subtract the masks of a request; return False if its sum is larger than honest clients can cause."""
         batch = self.requested.pop(number)
+        sound = self._subtract(batch, masks, extra)
+        credible = sound and self._add_scores(batch, opened=extra.size > EXTRAS)
+        self.search.note(batch.clients, masks[:16].tobytes() + extra.tobytes(), spoilt=not credible)
+        return sound
+
+    def _subtract(self, batch: Batch, masks: Residues, extra: Residues) -> bool:
         np.subtract(batch.total, masks, out=batch.total)
-        np.subtract(batch.extra, extra, out=batch.extra)
+        batch.extra[: extra.size] -= extra
         unit = batch.largest / LEVELS
         vector = decode(batch.total, unit, batch.scale)
         norms = float(decode(batch.extra[NORM : NORM + 1], unit, batch.scale)[0])
@@ -302,6 +288,26 @@ class MaskedSums:
         below = count / sum(batch.times)
         weight = unit * math.fsum(batch.products)
         self.opened.append(MaskedSum(vector, weight, max(0.0, norms), below, tuple(batch.clients), most))
+        return True
+
+    def _add_scores(self, batch: Batch, *, opened: bool) -> bool:
+        """Note the scores of the sum that was opened last; return False if they are not possible."""
+        there = [bits for bits, weight in zip(batch.scores, batch.evaluated, strict=True) if weight]
+        counts = [times * weight for times, weight in zip(batch.times, batch.evaluated, strict=True)]
+        if not opened or not there or sum(batch.times) > MOST_ADDED:
+            return True
+        total, found = math.fsum(counts), dict[int, float]()
+        slack = sum(batch.times) / (total * (1 << FRACTION))  # for rounding
+        for place, value in enumerate(decode_scores(batch.extra[EXTRAS:])):
+            low, high = self._limits[place]
+            if not all(bits >> place & 1 for bits in there):
+                continue  # somebody has not measured it
+            if not low - slack <= value / total <= high + slack:
+                return False
+            found[place] = value * batch.largest / LEVELS
+        clients = len({client for client, weight in zip(batch.clients, batch.evaluated, strict=True) if weight})
+        examples = total * batch.largest / LEVELS
+        self.opened[-1] = self.opened[-1]._replace(evaluators=clients, evaluated=examples, scores=found)
         return True
 
     def give_up(self, helper: int | None = None) -> list[Batch]:
@@ -328,6 +334,7 @@ class MaskedSums:
             math.fsum(part.below * len(part.clients) for part in parts) / count,
             tuple(k for part in parts for k in part.clients),
             math.fsum(part.most for part in parts),
+            *combined_scores(parts),
         )
 
     # --- Checkpoints -------------------------------------------------------------------------------------------------
@@ -339,110 +346,14 @@ class MaskedSums:
         norms = [self.median, self.first_median, self.scale]
         opened = [list(part) for part in self.opened]
         issued = [[*key, bound] for key, bound in self.issued.items()]
-        return [batches, requested, self.next, norms, self.failed, opened, self.opening, issued]
+        return [batches, requested, self.next, norms, self.failed, opened, self.opening, issued, self.search.state()]
 
     def restore(self, state: Any) -> None:
         """Restore the state of a checkpoint."""
-        batches, requested, self.next, norms, self.failed, opened, self.opening, issued = state
+        batches, requested, self.next, norms, self.failed, opened, self.opening, issued, search = state
+        self.search.restore(search)
         self.issued = {(helper, scale, largest): bound for helper, scale, largest, bound in issued}
-        self.batches = {(b.helper, b.scale, b.largest): b for b in map(restored_batch, batches)}
+        self.batches = {(*b.key, b.group): b for b in map(restored_batch, batches)}
         self.requested = {number: restored_batch(batch) for number, batch in requested}
         self.median, self.first_median, self.scale = norms
         self.opened = [MaskedSum(*part) for part in opened]
-
-
-class HelpError(ValueError):
-    """A request that the helper refuses."""
-
-    def __init__(self, reason: str, places: Sequence[int] = ()) -> None:
-        """``places`` are the indices of the seals that are the reason."""
-        super().__init__(reason)
-        self.places = tuple(places)
-
-
-class Asked(NamedTuple):
-    """What a home server asks a helper to open. All sequences have an entry per update."""
-
-    scale: int
-    largest: float
-    times: Sequence[int]
-    """Multiples with which the updates count."""
-    weights: Sequence[float]
-    bounds: Sequence[float]
-    seals: Sequence[bytes]
-
-
-class MaskHelper:
-    """The helper's side: what was opened, and the sums of masks."""
-
-    def __init__(self, id: int, threshold: int, opener: Opener) -> None:
-        self.marks: dict[int, dict[int, tuple[int, int]]] = {}  # highest serial that was opened, by home and client
-        self._id, self._threshold, self._opener = id, threshold, opener
-
-    def masks(self, home: int, asked: Asked, count: int) -> Residues:
-        """Open seals, and return the sum of their masks, ``count`` numbers.
-
-        Args:
-            home: the server that asks.
-            asked: the seals, and what the home server takes their clients to have stated.
-            count: length of the masks.
-
-        Raises:
-            HelpError: nothing was opened.
-
-        """
-        opened = self._check(home, asked)
-        marks = self.marks.setdefault(home, {})
-        for each in opened:
-            marks[each.statement.client] = each.statement.serial
-        total = np.zeros(count, np.uint32)
-        for each, factor in zip(opened, asked.times, strict=True):
-            accumulate(total, self._opener.mask(each.seed, count), factor)
-        return total
-
-    def _check(self, home: int, asked: Asked) -> list[Opened]:
-        count = len(asked.seals)
-        if {len(asked.times), len(asked.weights), len(asked.bounds)} != {count}:
-            raise HelpError("the request is incomplete")
-        if any(not 1 <= factor <= LEVELS for factor in asked.times):
-            raise HelpError(f"a multiple that is not allowed; they are 1 to {LEVELS}")
-        if home == self._id:
-            raise HelpError("a server cannot help itself")
-        opened: list[Opened] = []
-        wrong: dict[int, str] = {}  # all of them, so that their clients spoil one sum and not several
-        latest = dict(self.marks.get(home, {}))
-        for place, seal in enumerate(asked.seals):
-            try:
-                each = self._opener.open(seal)
-            except SealError as error:
-                wrong[place] = str(error)
-                continue
-            said = each.statement
-            stated = said.weight, said.bound, said.scale, said.largest
-            if (said.home, said.helper) != (home, self._id):
-                wrong[place] = f"it is for home {said.home} and helper {said.helper}"
-            elif stated != (asked.weights[place], asked.bounds[place], asked.scale, asked.largest):
-                wrong[place] = f"client {said.client} has stated another weight, bound or scale"
-            elif said.serial <= latest.get(said.client, (-1, -1)):
-                wrong[place] = f"this update of client {said.client}, or a later one, was opened before"
-            else:
-                latest[said.client] = said.serial
-                opened.append(each)
-        if wrong:
-            place, reason = next(iter(wrong.items()))
-            raise HelpError(f"seal {place}: {reason}", list(wrong))
-        clients = [each.statement.client for each in opened]
-        if len(set(clients)) < self._threshold:
-            raise HelpError(f"{len(set(clients))} clients; at least {self._threshold} are needed")
-        products = zip(asked.times, asked.weights, asked.bounds, strict=True)
-        if outweighs_rest(clients, [factor * weight * bound for factor, weight, bound in products]):
-            raise HelpError("one client outweighs all others together")
-        return opened
-
-    def state(self) -> Any:
-        """Return the state for a checkpoint."""
-        return [[home, [[k, *serial] for k, serial in sorted(marks.items())]] for home, marks in self.marks.items()]
-
-    def restore(self, state: Any) -> None:
-        """Restore the state of a checkpoint."""
-        self.marks = {home: {k: (life, training) for k, life, training in marks} for home, marks in state}

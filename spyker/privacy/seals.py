@@ -18,7 +18,7 @@ import numpy.typing as npt
 from spyker.privacy.fixed_point import Residues
 
 SEED_BYTES = 32
-_STATEMENT = struct.Struct("<IIIQQddid")
+_STATEMENT = struct.Struct("<IIIQQddidd")
 
 
 class SealError(ValueError):
@@ -46,6 +46,8 @@ class Statement:
     """Of the fixed point."""
     bound: float
     """The norm that the update was clipped to."""
+    evaluated: float = 0.0
+    """Weight of the scores that ride along; 0: there are none."""
 
     @property
     def serial(self) -> tuple[int, int]:
@@ -55,7 +57,7 @@ class Statement:
     def pack(self) -> bytes:
         """Return the statement as bytes."""
         numbers = self.client, self.home, self.helper, self.life, self.training
-        return _STATEMENT.pack(*numbers, self.weight, self.largest, self.scale, self.bound)
+        return _STATEMENT.pack(*numbers, self.weight, self.largest, self.scale, self.bound, self.evaluated)
 
 
 STATEMENT_BYTES = _STATEMENT.size
@@ -68,6 +70,8 @@ def unpack(data: bytes) -> Statement:
     said = Statement(*_STATEMENT.unpack(data))
     if not (0 < said.weight <= 1 and 0 < said.largest < math.inf and 0 < said.bound < math.inf):
         raise SealError(f"weight {said.weight!r} of at most {said.largest!r} examples, bound {said.bound!r}")
+    if not 0 <= said.evaluated <= 1:
+        raise SealError(f"scores with weight {said.evaluated!r}")
     if said.home == said.helper:
         raise SealError(f"server {said.home} is home and helper")
     return said

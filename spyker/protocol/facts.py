@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+EXAMPLES = "examples"  # the number of test examples, among the scores of a client's evaluation
 KINDS: dict[str, type[Fact]] = {}
 """All declared fact classes, by their ``kind`` in a record."""
 
@@ -189,6 +190,21 @@ class ClientEvaluated(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class SumEvaluated(Fact):
+    """What ``clients`` clients evaluated together, with masked scores: ``scores`` holds the weighted means by name.
+
+    The weights are numbers of test examples, ``examples`` in total, each limited to the number whose updates have the
+    weight 1. An update that counts by half counts so here, too.
+    """
+
+    kind: ClassVar[str] = "sum-evaluation"
+    server: int
+    clients: int
+    examples: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RateHalved(Fact):
     """The median ``norm`` of the first updates was too large: ``server`` repeats them with this learning ``rate``."""
 
@@ -232,6 +248,24 @@ class UpdateRejected(Fact):
     client: int
     norm: float
     limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseAdded(Fact):
+    """``server`` released its sum number ``number`` with noise, for differential privacy of whole clients.
+
+    The sum is of updates of ``clients`` clients, and ``deviation`` is the standard deviation of the noise in a
+    coordinate. One of these clients is in ``participations`` sums of this server, and none in more; ``epsilon`` is what
+    that costs it.
+    """
+
+    kind: ClassVar[str] = "noise-added"
+    server: int
+    number: int
+    clients: int
+    deviation: float
+    participations: int
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +318,8 @@ class UpdateDropped(Fact):
 class ClientQuarantined(Fact):
     """``server`` excludes ``client`` for ``seconds``.
 
-    ``reason`` is ``norm`` for rejected updates, ``sign-flipped``, or ``seal`` if no helper can open the client's masks.
+    ``reason`` is ``norm`` for rejected updates, ``sign-flipped``, ``seal`` if no helper can open the client's masks, or
+    ``spoilt-sums`` if sums of masked updates were too large whenever the client's was in them.
     """
 
     kind: ClassVar[str] = "client-quarantined"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from spyker.privacy.fixed_point import Residues, encode
+from spyker.privacy.masked_scores import LARGEST, MOST_SCORES, WORDS, encode_scores
 from spyker.privacy.masking import BELOW, BELOW_SCALE, EXTRAS, NORM
 from spyker.privacy.seals import Sealer, SealError, Statement
 from spyker.protocol.buffers import parameters_only
 from spyker.protocol.client import Client
+from spyker.protocol.facts import EXAMPLES
 from spyker.protocol.messages import Action, MaskedModel, MaskedUpdate, ServerMessage, ToServer
 from spyker.vectors import Vector, is_finite, length
 
@@ -24,11 +26,21 @@ class MaskingClient(Client):
     server (:mod:`spyker.privacy.masking`).
     """
 
-    __slots__ = ("_buffers", "_reports", "_sealer", "_size")
+    __slots__ = ("_buffers", "_metrics", "_reports", "_sealer", "_size")
     receives: ClassVar[tuple[type[ServerMessage], ...]] = (MaskedModel,)
     difference = True
 
-    def __init__(self, id: int, server: int, sealer: Sealer, size: int, buffers: int, *, reports: bool = False) -> None:
+    def __init__(
+        self,
+        id: int,
+        server: int,
+        sealer: Sealer,
+        size: int,
+        buffers: int,
+        *,
+        reports: bool = False,
+        metrics: Sequence[str] = (),
+    ) -> None:
         """Create the client.
 
         Args:
@@ -38,10 +50,12 @@ class MaskingClient(Client):
             size: its number of examples.
             buffers: number of buffers at the end of the model.
             reports: whether it sends metrics and evaluations, which are not masked.
+            metrics: names of the scores that ride along, masked, in the order of the servers.
 
         """
         super().__init__(id, server)
         self._sealer, self._size, self._buffers, self._reports = sealer, size, buffers, reports
+        self._metrics = tuple(metrics)[:MOST_SCORES]
 
     @property
     def ready(self) -> bool:
@@ -64,9 +78,11 @@ class MaskingClient(Client):
         self._size = examples or self._size
         weight = min(1.0, self._size / received.largest)
         numbers = self.id, self.server, received.helper, self._sealer.life, self.step
-        statement = Statement(*numbers, weight, received.largest, received.scale, received.bound)
-        seal, mask = self._sealer.seal(statement, weights.size + EXTRAS)
+        evaluated, scores, words = self._encode_scores(evaluation, received)
+        statement = Statement(*numbers, weight, received.largest, received.scale, received.bound, evaluated)
+        seal, mask = self._sealer.seal(statement, weights.size + EXTRAS + words.size)
         masked, extra = encode_update(weights - received.weights, weight, received, self._buffers)
+        extra = np.concatenate([extra, words])
         np.add(masked, mask[: weights.size], out=masked)
         np.add(extra, mask[weights.size :], out=extra)
         update = MaskedUpdate(
@@ -80,10 +96,23 @@ class MaskingClient(Client):
             received.bound,
             weight,
             received.largest,
+            evaluated,
+            scores,
             metrics if self._reports else None,
             evaluation if self._reports else None,
         )
         return [ToServer(self.server, update)]
+
+    def _encode_scores(self, evaluation: Mapping[str, float] | None, task: MaskedModel) -> tuple[float, int, Residues]:
+        """Return the weight of an evaluation, which of its scores are there, and the weighted scores as words."""
+        names = self._metrics if len(self._metrics) == task.scores else ()
+        values = [(evaluation or {}).get(name, math.nan) for name in names]
+        there = [abs(value) <= LARGEST for value in values]
+        weight = min(1.0, (evaluation or {}).get(EXAMPLES, 0.0) / task.largest)
+        if not any(there) or not weight > 0:
+            return 0.0, 0, np.zeros(task.scores * WORDS, np.uint32)
+        words = encode_scores([weight * value if known else 0.0 for value, known in zip(values, there, strict=True)])
+        return weight, sum(1 << place for place, known in enumerate(there) if known), words
 
 
 def encode_update(difference: Vector, weight: float, task: MaskedModel, buffers: int) -> tuple[Residues, Residues]:

@@ -12,13 +12,17 @@ Every server helps others, and a :class:`HelperServer` does nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from spyker.privacy.masking import EXTRAS, LEVELS, Asked, Batch, HelpError, MaskedSum, MaskedSums, MaskHelper, Terms
+from spyker.privacy.batches import Batch
+from spyker.privacy.mask_helper import Asked, HelpError, MaskHelper
+from spyker.privacy.masked_scores import MOST_SCORES, WORDS
+from spyker.privacy.masking import EXTRAS, LEVELS, MaskedSum, MaskedSums, Terms
+from spyker.privacy.offenders import SPARE
 from spyker.protocol.buffers import parameters_only
-from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumOpened
+from spyker.protocol.facts import ClientQuarantined, SumDiscarded, SumEvaluated, SumOpened
 from spyker.protocol.filtered_clients import QUARANTINE
 from spyker.protocol.messages import (
     Action,
@@ -44,6 +48,8 @@ MASKING_MESSAGES: tuple[type[PeerMessage], ...] = (OpenRequest, MaskTotal, OpenR
 OPENING = "masks"  # timer that limits how long a server waits for a helper
 OPENING_SECONDS = 30.0
 LONGEST_REASON = 200  # characters
+SPOILER = "spoilt-sums"  # reason of a quarantine
+LEFT_OUT = "these clients are left out for this sum, to find out who spoils others"
 MOST_NAMED = 256  # seals in a refusal
 
 
@@ -56,7 +62,10 @@ class MaskedServer(Server):
         super().__init__(id, setup, roster)
         masking = self._masking = setup.masking
         norm = length(parameters_only(setup.weights, setup.buffers))
-        self.masked_sums = None if masking is None else MaskedSums(setup.weights.size, setup.buffers, norm)
+        scored = list(setup.client_metrics.items())[:MOST_SCORES] if masking is not None and masking.scores else []
+        self._scored = [name for name, _ in scored]
+        limits = [limit for _, limit in scored]
+        self.masked_sums = None if masking is None else MaskedSums(setup.weights.size, setup.buffers, norm, limits)
         self.mask_helper = None if masking is None else MaskHelper(id, masking.threshold, masking.opener(id))
         self.masked_clients = set() if masking is None else set(roster)  # that are connected
         self._learners = setup.servers  # that have clients, at the start
@@ -95,7 +104,9 @@ class MaskedServer(Server):
         times = round(LEVELS * multiple)
         # The median matters to clients only.
         terms = Terms(update.helper, update.scale, update.bound, update.bound, update.largest)
-        added = self.masked_sums.add(client, update.masked, update.extra, update.seal, terms, update.weight, times)
+        scores = update.evaluated, update.scores
+        arrays = update.masked, update.extra, update.seal
+        added = self.masked_sums.add(client, *arrays, terms, update.weight, times, *scores)
         return times if added else 0
 
     def open_sums(self) -> None:
@@ -105,9 +116,10 @@ class MaskedServer(Server):
         assert sums is not None
         for number, batch in sums.close(masking.threshold):
             if number is None:
-                self._discarded(batch, "there are too few clients, or one outweighs all others together")
+                left_out = batch.group == SPARE
+                self._discarded(batch, LEFT_OUT if left_out else "there are too few clients, or one outweighs the rest")
             else:
-                self.send_server(batch.helper, open_request(number, batch))
+                self.send_server(batch.helper, open_request(number, batch, len(self._scored) * WORDS))
         if sums.requested:
             self.start_timer(OPENING, OPENING_SECONDS)
             self._give_up_suspected()
@@ -175,6 +187,12 @@ class MaskedServer(Server):
         self._give_up_suspected()
         return actions + self._taken()
 
+    def reform(self, epoch: int, ring: Sequence[int], *, leads: bool) -> list[Action]:
+        """Start an epoch and return the actions. A helper that is no longer a member will not answer."""
+        actions = super().reform(epoch, ring, leads=leads)
+        self._give_up_suspected()
+        return actions + self._taken()
+
     @property
     def _edits_actions(self) -> bool:
         return self.masked_sums is not None or super()._edits_actions
@@ -189,11 +207,17 @@ class MaskedServer(Server):
             return action
         model, sums = action.message, self.masked_sums
         assert sums is not None
-        bound = self.update_bound(sums.clip_median)
-        scale = sums.scale_of(bound, len(self.masked_clients))
-        terms = Terms(self.helper(), scale, bound, sums.median, self.reference_size())
+        terms = self.mask_terms()
         sums.issue(terms)
         return ToClient(action.client, MaskedModel(model.weights, model.age, model.version, model.rate, *terms))
+
+    def mask_terms(self) -> Terms:
+        """Return what clients are told about the masking of their next updates."""
+        sums = self.masked_sums
+        assert sums is not None
+        bound = self.update_bound(sums.clip_median)
+        scale = sums.scale_of(bound, len(self.masked_clients))
+        return Terms(self.helper(), scale, bound, sums.median, self.reference_size(), len(self._scored))
 
     def helper(self) -> int:
         """Return the server for which clients seal: the nearest one that can help."""
@@ -223,16 +247,26 @@ class MaskedServer(Server):
             del sums.requested[message.number]
             self._discarded(batch, message.reason[:LONGEST_REASON])
             for client in sorted({batch.clients[place] for place in message.places if place < len(batch.clients)}):
-                self._exclude(client)
-        elif (message.masks.size, message.extra.size) != (batch.total.size, batch.extra.size):
+                self._exclude(client, "seal")
+        elif message.masks.size != batch.total.size or message.extra.size not in (batch.extra.size, EXTRAS):
             del sums.requested[message.number]
             self._discarded(batch, f"a sum of {message.masks.size} + {message.extra.size} numbers")
         elif sums.subtract(message.number, message.masks, message.extra):
             self.record(SumOpened(self.id, helper, len(set(batch.clients))))
         else:
-            self._discarded(batch, "the sum is larger than its clients can cause together")
+            self._discarded(batch, self._spoilt())
         if not sums.requested:
             self._end_opening()
+
+    def _spoilt(self) -> str:
+        """Return what is known about a spoilt sum."""
+        assert self._masking is not None
+        reason, count = "the sum is larger than its clients can cause together", len(self._present())
+        if not self.update_filter.on:
+            return f"{reason}; robust.when says that nobody is excluded for it"
+        if count > self._masking.threshold:
+            return reason
+        return f"{reason}; who spoilt it cannot be found out: there are {count} clients, as many as a sum needs"
 
     def _discarded(self, batch: Batch, reason: str) -> None:
         self.record(SumDiscarded(self.id, batch.helper, len(set(batch.clients)), reason))
@@ -247,29 +281,49 @@ class MaskedServer(Server):
             self._end_opening()
 
     def _give_up_suspected(self) -> None:
-        """Stop waiting for helpers that are suspected, if there are others."""
+        """Stop waiting for helpers that are suspected, if there are others, and for those that were removed."""
         sums = self.masked_sums
-        if sums is None or self.helper() in self.suspected:
+        if sums is None:
             return
-        for helper in sorted({batch.helper for batch in sums.requested.values()} & self.suspected):
-            self._give_up(helper, "it is suspected")
+        asked = {batch.helper for batch in sums.requested.values()}
+        for helper in sorted(asked):
+            if not self._is_member(helper):
+                self._give_up(helper, "it is no longer a member")
+            elif helper in self.suspected and self.helper() not in self.suspected:
+                self._give_up(helper, "it is suspected")
 
     def _end_opening(self) -> None:
-        sums = self.masked_sums
+        sums, masking = self.masked_sums, self._masking
         assert sums is not None
+        assert masking is not None
         self.stop_timer(OPENING)
-        total = sums.finish()
-        sums.observe(total)
+        if self.update_filter.on:
+            for client in sums.search.judge(self._present(), masking.threshold):
+                self._exclude(client, SPOILER)
+            sums.search.regroup(self._present(), masking.threshold)
+        self.opened_sum(sums.finish())
+
+    def opened_sum(self, total: MaskedSum) -> None:
+        """Process the opened sum of a round."""
+        assert self.masked_sums is not None
+        self.masked_sums.observe(total)
+        if total.scores:
+            means = {self._scored[place]: score / total.evaluated for place, score in sorted(total.scores.items())}
+            self.record(SumEvaluated(self.id, total.evaluators, max(1, round(total.evaluated)), means))
         self.summed(total)
 
-    def _exclude(self, client: int) -> None:
-        """Exclude a client for a while: no helper can open its seals, so it would spoil every sum."""
+    def _present(self) -> set[int]:
+        """The clients that take part."""
+        return self.masked_clients - self.update_filter.out.keys() - self.update_filter.rates.held
+
+    def _exclude(self, client: int, reason: str) -> None:
+        """Exclude a client for a while: it would spoil every sum."""
         update_filter = self.update_filter
         if update_filter.parameters is None or client in update_filter.out:
             return
         seconds = update_filter.parameters.quarantine
         update_filter.out[client] = True
-        self.record(ClientQuarantined(self.id, client, "seal", seconds))
+        self.record(ClientQuarantined(self.id, client, reason, seconds))
         self.receive(client, Leave())
         self.start_timer(f"{QUARANTINE}{client}", seconds)
 
@@ -281,7 +335,7 @@ class MaskedServer(Server):
             return
         size = self.weights.snapshot().size
         try:
-            masks = helper.masks(home, asked(request), size + EXTRAS)
+            masks = helper.masks(home, asked(request), size + EXTRAS + request.words)
         except HelpError as error:
             named = error.places[:MOST_NAMED]
             self.send_server(home, OpenRefused(request.number, str(error)[:LONGEST_REASON], named))
@@ -289,12 +343,12 @@ class MaskedServer(Server):
             self.send_server(home, MaskTotal(request.number, masks[:size], masks[size:]))
 
 
-def open_request(number: int, batch: Batch) -> OpenRequest:
-    """Return the request to open a batch."""
+def open_request(number: int, batch: Batch, words: int = 0) -> OpenRequest:
+    """Return the request to open a batch; ``words`` of its further numbers belong to scores."""
     times, lengths = np.array(batch.times, np.uint8), np.array(batch.lengths, np.uint16)
     weights, bounds = np.array(batch.weights, np.float64), np.array(batch.bounds, np.float64)
     seals = np.frombuffer(bytes(batch.seals), np.uint8)
-    return OpenRequest(number, batch.scale, batch.largest, times, weights, bounds, lengths, seals)
+    return OpenRequest(number, batch.scale, batch.largest, times, weights, bounds, lengths, seals, words)
 
 
 def asked(request: OpenRequest) -> Asked:
@@ -305,7 +359,7 @@ def asked(request: OpenRequest) -> Asked:
     data = request.seals.tobytes()
     seals = [data[end - size : end] for end, size in zip(ends.tolist(), request.lengths.tolist(), strict=True)]
     numbers = request.times.tolist(), request.weights.tolist(), request.bounds.tolist()
-    return Asked(request.scale, request.largest, *numbers, seals)
+    return Asked(request.scale, request.largest, *numbers, seals, request.words)
 
 
 class HelperServer(MaskedServer):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from spyker.privacy.masked_scores import MOST_SCORES
 from spyker.protocol.codec import ECHOED, PER_SERVER, MaxLength
 from spyker.protocol.facts import Fact
 from spyker.vectors import Vector
@@ -33,6 +34,7 @@ ExchangeNumber: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 Scale: TypeAlias = Annotated[int, Meta(ge=-64, le=64)]
 """The binary exponent of a fixed-point number."""
 Positive: TypeAlias = Annotated[float, Meta(gt=0, lt=1e30)]
+MOST_EXTRAS = 160  # further numbers of a masked update
 
 
 class Message:
@@ -112,6 +114,8 @@ class MaskedModel(Model):
     """The client says, masked, whether the norm is above this."""
     largest: Positive
     """The number of examples whose weight is 1."""
+    scores: Annotated[int, Meta(ge=0, le=MOST_SCORES)] = 0
+    """The number of scores that ride along."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +123,7 @@ class MaskedUpdate(ClientMessage):
     """A masked difference between the trained and the received model. Only sums of several can be opened."""
 
     masked: npt.NDArray[np.uint32]
-    extra: Annotated[npt.NDArray[np.uint32], MaxLength(16)]
+    extra: Annotated[npt.NDArray[np.uint32], MaxLength(MOST_EXTRAS)]
     seal: Annotated[npt.NDArray[np.uint8], MaxLength(4096)]
     age: Annotated[float, ECHOED]
     version: Annotated[int, ECHOED]
@@ -129,6 +133,10 @@ class MaskedUpdate(ClientMessage):
     weight: Annotated[float, Meta(gt=0, le=1)]
     """Weight of the update: the client's examples as a share of ``largest``, at most 1."""
     largest: Positive
+    evaluated: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Weight of the scores that ride along in ``extra``: the test examples as a share of ``largest``, at most 1."""
+    scores: Annotated[int, Meta(ge=0, lt=1 << MOST_SCORES)] = 0
+    """Which scores ride along: bits."""
     metrics: Mapping[str, float] | None = None
     evaluation: Mapping[str, float] | None = None
 
@@ -209,6 +217,8 @@ class OpenRequest(PeerMessage):
     lengths: Annotated[npt.NDArray[np.uint16], MaxLength(MOST_SEALED)]
     seals: Annotated[npt.NDArray[np.uint8], MaxLength(MOST_SEALED * 1024)]
     """The seals, one after the other."""
+    words: Annotated[int, Meta(ge=0, le=MOST_EXTRAS)] = 0
+    """How many of the further numbers belong to scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +227,7 @@ class MaskTotal(PeerMessage):
 
     number: Count
     masks: npt.NDArray[np.uint32]
-    extra: Annotated[npt.NDArray[np.uint32], MaxLength(16)]
+    extra: Annotated[npt.NDArray[np.uint32], MaxLength(MOST_EXTRAS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ import numpy as np
 
 from spyker.compression.settings import CompressionSettings
 from spyker.placement import Topology, following
+from spyker.privacy.client_noise import ClientPrivacy
 from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
 from spyker.protocol.coded_messages import with_coded
-from spyker.protocol.facts import ClientEvaluated, ClientReported, Fact
+from spyker.protocol.facts import EXAMPLES, ClientEvaluated, ClientReported, Fact
 from spyker.protocol.filtered_clients import HELD, QUARANTINE, FilteredClients
 from spyker.protocol.messages import (
     Action,
@@ -79,6 +80,8 @@ class Setup:
     clients are ignored."""
     masking: MaskingSetup | None = None
     """Settings of secure aggregation; ``None``: clients do not mask their updates."""
+    client_privacy: ClientPrivacy | None = None
+    """Settings of client-level differential privacy; ``None``: sums have no noise."""
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     """Codes of vectors in messages."""
 
@@ -93,7 +96,7 @@ class NoParameters:
 
 
 EPOCH_BITS = 32
-EXAMPLES, MOST_EXAMPLES = "examples", 1 << 53  # of a client's evaluation
+MOST_EXAMPLES = 1 << 53  # of a client's evaluation
 
 
 def first_bid(epoch: int) -> int:
@@ -151,6 +154,8 @@ class Server(FilteredClients):
     """Message class of the state that a joining server receives."""
     supports_masking: ClassVar[bool] = False
     """Whether clients can mask their updates; see :mod:`~spyker.protocol.masked_server`."""
+    supports_client_privacy: ClassVar[bool] = False
+    """Whether it can add noise to sums of updates; see :mod:`~spyker.protocol.noisy_server`."""
     restored: int = 0
     """Number of times the server restored an earlier model because training diverged."""
     GIVEN: ClassVar[frozenset[str]] = frozenset({"id", "rate", "parameters", "suspected"})
@@ -178,6 +183,8 @@ class Server(FilteredClients):
             from spyker.protocol.masked_server import HelperServer  # which imports this module
 
             return HelperServer(id, setup, {})
+        if setup.client_privacy is not None:
+            roster = dict.fromkeys(roster, 1)  # all clients have the same weight
         claims = UpdateFilter(setup.robust, roster)
         server = cls.build(id, setup, {k: claims.sizes.bounded(k) for k in roster} if claims.on else roster)
         server.update_filter.sizes = claims.sizes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -45,10 +45,24 @@ class Stateful(Protocol):
         """Restore it in place."""
 
 
-def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
+def pack(value: Any, name: str, vectors: dict[str, Array]) -> Any:
     """Convert a value to JSON values. Arrays go into ``vectors``, under names that begin with ``name``."""
-    if type(value) in PLAIN:
-        return value  # the common case; match is slow
+    kind = type(value)
+    if kind in PLAIN:
+        return value  # the common cases; match is slow
+    if kind is float:
+        return value if math.isfinite(value) else {FLOAT: repr(value)}
+    if kind is list and needs_no_packing(value):
+        return value.copy()
+    if kind is tuple:
+        if needs_no_packing(value):
+            return {TUPLE: list(value)}
+        return {TUPLE: [pack(entry, f"{name}.{i}", vectors) for i, entry in enumerate(value)]}
+    if kind is dict:
+        if needs_no_packing(value.keys()) and needs_no_packing(value.values()):
+            return {TABLE: [*map(list, value.items())]}
+        pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
+        return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
     match value:
         case int() | str():
             return value
@@ -77,15 +91,22 @@ def pack(value: object, name: str, vectors: dict[str, Array]) -> Any:
             for form, array in zip(forms, arrays, strict=True):
                 numbers[form.name] = pack(array, f"{name}.{form.name}", vectors)
             return {MESSAGE: value.kind, "fields": numbers}
-        case dict() | Mapping():
-            pairs = ((key, pack(entry, f"{name}.{key}", vectors)) for key, entry in value.items())
-            return {TABLE: [[pack(key, name, vectors), entry] for key, entry in pairs]}
+        case Mapping():
+            return pack(dict(value), name, vectors)
         case Stateful():
             return pack(value.state(), name, vectors)
     raise TypeError(
         f"{name}: {type(value).__name__} is not allowed in a checkpoint. Use numbers, strings, lists, tuples, sets, "
         "dictionaries, arrays, messages or a numpy Generator, or start the attribute's name with an underscore to "
         "leave it out"
+    )
+
+
+def needs_no_packing(values: Collection[Any]) -> bool:
+    """Return whether all values are JSON values as they are. Tables with numbers of all clients are."""
+    kinds = {*map(type, values)}
+    return kinds <= PLAIN or (
+        kinds - PLAIN == {float} and all(math.isfinite(value) for value in values if type(value) is float)
     )
 
 

@@ -1,8 +1,9 @@
 """Aggregates of the clients' evaluations, for emulations, servers and merged records.
 
-Each client counts with its latest evaluation. An evaluation expires after :data:`LIFETIME` evaluation intervals, or
-after twice the time between the client's last two evaluations if that is longer: clients that left drop out, and slow
-clients stay in. A client that failed or was put into quarantine drops out at once.
+Each client counts with its latest evaluation. Where updates are masked, only weighted means over the clients of a sum
+are known, and each server counts with its latest one. An evaluation expires after :data:`LIFETIME` evaluation
+intervals, or after twice the time between the client's last two evaluations if that is longer: clients that left drop
+out, and slow clients stay in. A client that failed or was put into quarantine drops out at once.
 
 A client states the number of its examples itself. Its weight is therefore limited to :data:`MOST_WEIGHT` times the
 median number of examples.
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from spyker.protocol.facts import ClientEvaluated, ClientQuarantined, Fact
+from spyker.protocol.facts import ClientEvaluated, ClientQuarantined, Fact, SumEvaluated
 from spyker.records.files import section
 from spyker.records.run_facts import (
     MOST_CLIENTS,
@@ -39,7 +40,7 @@ TENTH = 10
 
 
 class ClientScore(NamedTuple):
-    """The latest evaluation of a client."""
+    """The latest evaluation of a client, or of the clients of a server together."""
 
     t: float
     gap: float
@@ -47,11 +48,12 @@ class ClientScore(NamedTuple):
     server: int
     examples: int
     scores: Mapping[str, float]
+    clients: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A value of a client and its weight."""
+    """A value of a client or of several, and its weight."""
 
     value: float
     weight: int
@@ -76,14 +78,15 @@ class ClientScores:
         """The metrics to aggregate, in order, and their directions."""
         self._homes = {place.id: place.region for place in start.servers}
         self._ends = list(accumulate(clients)) if len(clients) == len(start.regions) else []
-        self._latest: dict[int, ClientScore] = {}
+        self._latest: dict[int, ClientScore] = {}  # by client; of a server's clients together under -1 - server
 
     def fact(self, t: float, fact: Fact) -> None:
         """Process a fact of the run."""
-        if isinstance(fact, ClientEvaluated):
-            before = self._latest.get(fact.client)
+        if isinstance(fact, ClientEvaluated | SumEvaluated):
+            key, clients = (fact.client, 1) if isinstance(fact, ClientEvaluated) else (-1 - fact.server, fact.clients)
+            before = self._latest.get(key)
             gap = 0.0 if before is None else t - before.t
-            self._latest[fact.client] = ClientScore(t, gap, fact.server, fact.examples, fact.scores)
+            self._latest[key] = ClientScore(t, gap, fact.server, fact.examples, fact.scores, clients)
         elif isinstance(fact, ClientFailed | ClientQuarantined):
             self._latest.pop(fact.client, None)
 
@@ -151,8 +154,11 @@ class ClientScores:
         there = {k: each for k, each in self._latest.items() if name in each.scores}
         if not there:
             return []
-        most = MOST_WEIGHT * statistics.median_low(each.examples for each in there.values())
-        return [Weighted(each.scores[name], min(each.examples, most), each, k) for k, each in sorted(there.items())]
+        most = MOST_WEIGHT * statistics.median_low(each.examples / each.clients for each in there.values())
+        return [
+            Weighted(each.scores[name], min(each.examples, math.ceil(most * each.clients)), each, k)
+            for k, each in sorted(there.items())
+        ]
 
     def _servers(self, t: float, name: str, servers: Mapping[int, int]) -> list[float]:
         """Return the servers' scores of a metric; NaN for servers without a score."""
@@ -162,28 +168,30 @@ class ClientScores:
                 by_server[each.score.server].append(each)
         late = t >= LIFETIME * self.interval
         return [
-            weighted_mean(found) if found and (late or 2 * len(found) >= servers[server]) else math.nan
+            weighted_mean(found) if found and (late or 2 * count_clients(found) >= servers[server]) else math.nan
             for server, found in by_server.items()
         ]
 
     def _aggregate(self, name: str, higher: bool, values: Sequence[Weighted]) -> EvaluatedByClients:
         numbers = sorted((each.value for each in values), reverse=not higher)  # the worst first
         worst = numbers[: max(1, len(numbers) // TENTH)]
+        together = min(each.client for each in values) < 0
+        mean = weighted_mean(values)
         by_region: dict[str, list[Weighted]] = {}
         for each in values:
             by_region.setdefault(self._region(each.client, each.score.server), []).append(each)
         return EvaluatedByClients(
             name,
             higher,
-            len(values),
+            count_clients(values),
             sum(each.weight for each in values),
-            weighted_mean(values),
-            math.fsum(numbers) / len(numbers),
-            statistics.median(numbers),
-            math.fsum(worst) / len(worst),
-            len(worst),
+            mean,
+            mean if together else math.fsum(numbers) / len(numbers),
+            mean if together else statistics.median(numbers),
+            mean if together else math.fsum(worst) / len(worst),
+            0 if together else len(worst),
             [
-                RegionScore(region, len(found), weighted_mean(found))
+                RegionScore(region, count_clients(found), weighted_mean(found))
                 for region in self._ordered(by_region)
                 for found in [by_region[region]]
             ],
@@ -195,7 +203,7 @@ class ClientScores:
 
     def _region(self, client: int, server: int) -> str:
         """Return the region of a client: that of the scenario or, for added clients, that of its server."""
-        if self._ends and client < self._ends[-1]:
+        if self._ends and 0 <= client < self._ends[-1]:
             return self.regions[bisect_right(self._ends, client)]
         return self._homes.get(server, "")
 
@@ -203,6 +211,11 @@ class ClientScores:
 def weighted_mean(values: Sequence[Weighted]) -> float:
     """Return the mean weighted by the numbers of examples."""
     return math.fsum(each.weight * each.value for each in values) / sum(each.weight for each in values)
+
+
+def count_clients(values: Sequence[Weighted]) -> int:
+    """Return the number of clients behind some values."""
+    return sum(each.score.clients for each in values)
 
 
 def clients_per_region(scenario: Mapping[str, Any]) -> list[int]:
@@ -220,16 +233,18 @@ def combined_by_clients(parts: Sequence[EvaluatedByClients]) -> EvaluatedByClien
     A merged record has the exact values.
     """
     first, clients, weight = parts[0], sum(p.clients for p in parts), sum(p.examples for p in parts)
-    worst = sum(p.worst_decile_clients for p in parts)
+    known = all(p.worst_decile_clients for p in parts)
+    worst = sum(p.worst_decile_clients for p in parts) if known else 0
+    mean = math.fsum(p.examples * p.weighted_mean for p in parts) / weight
     return EvaluatedByClients(
         first.name,
         first.higher_is_better,
         clients,
         weight,
-        math.fsum(p.examples * p.weighted_mean for p in parts) / weight,
-        math.fsum(p.clients * p.mean for p in parts) / clients,
-        math.fsum(p.clients * p.median for p in parts) / clients,
-        math.fsum(p.worst_decile_clients * p.worst_decile for p in parts) / worst,
+        mean,
+        math.fsum(p.clients * p.mean for p in parts) / clients if known else mean,
+        math.fsum(p.clients * p.median for p in parts) / clients if known else mean,
+        math.fsum(p.worst_decile_clients * p.worst_decile for p in parts) / worst if known else mean,
         worst,
         _combined_regions([(p.examples / p.clients, each) for p in parts for each in p.regions]),
     )

@@ -178,7 +178,8 @@ class EvaluatedByClients(Fact):
     """The clients' latest evaluations of the metric ``name``, aggregated.
 
     The weights are numbers of examples, limited to ten times their median. ``worst_decile`` is the mean over the worst
-    tenth of the clients.
+    tenth of the clients. Of masked scores only weighted means are known: then ``worst_decile_clients`` is 0, and
+    ``mean``, ``median`` and ``worst_decile`` repeat ``weighted_mean``.
     """
 
     kind: ClassVar[str] = "evaluation-by-clients"

@@ -139,9 +139,9 @@ def by_clients(found: Sequence[EvaluatedByClients]) -> dict[str, Any] | None:
             "higher_is_better": each.higher_is_better,
             "clients": each.clients,
             "weighted_mean": each.weighted_mean,
-            "mean": each.mean,
-            "median": each.median,
-            "worst_decile": each.worst_decile,
+            "mean": each.mean if each.worst_decile_clients else None,
+            "median": each.median if each.worst_decile_clients else None,
+            "worst_decile": each.worst_decile if each.worst_decile_clients else None,
             "worst_decile_clients": each.worst_decile_clients,
             "regions": {region.region: {"clients": region.clients, "value": region.value} for region in each.regions},
         }

@@ -81,12 +81,12 @@ class OutlierStatistic:
             if count >= self.least:
                 self.known.put(client, self.means[client])
         mean = self.known.numbers.get(client)
-        if mean is None:
+        if mean is None or len(self.known.numbers) < MIN_CLIENTS:
             return 0
         median = self.known.median
         side = 1.0 if median > 0 else -1.0
         least = self.known.at(1 - MAJORITY if median > 0 else MAJORITY)
-        if len(self.known.numbers) < MIN_CLIENTS or side * least < self.clear or abs(mean) < SIMILAR * abs(median):
+        if side * least < self.clear or abs(mean) < SIMILAR * abs(median):
             return 0
         return 1 if side * mean > 0 else -1
 

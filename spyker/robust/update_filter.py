@@ -185,6 +185,8 @@ class UpdateFilter:
 
         A period that is ``overdue`` ends now.
         """
+        if not (overdue or self.rates.may_end(len(self.sizes.clients) - len(self.out))):
+            return []
         clients = self.sizes.clients.keys() - self.out.keys()
         held = self.rates.end_period() if overdue else self.rates.released(clients)
         return [k for k in held if k in clients]

@@ -21,7 +21,7 @@ forever, so the server also ends a period that has held a client for long (:meth
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Set
 from typing import Any
 
 COMPLETE = 2  # updates that a client sends in a period, before it counts towards the period's end
@@ -44,6 +44,7 @@ class UpdateRates:
         self.periods = 0
         self.sent: dict[int, int] = {}  # number of updates in this period, by client
         self.held: set[int] = set()  # clients that are given no task before it ends
+        self._complete: set[int] = set()  # clients that are held, or have sent enough for the period's end
         self.spent: dict[int, tuple[int, float, float]] = {}  # as of a period: updates and norms above the allowance
         self.resent: set[int] = set()  # clients whose next update was sent before, to a process that crashed
 
@@ -57,14 +58,18 @@ class UpdateRates:
     def _owed(self, client: int) -> tuple[float, float]:
         period, updates, norms = self.spent.get(client, (self.periods, 0.0, 0.0))
         passed = self.periods - period
+        if not passed:
+            return updates, norms
         return max(0.0, updates - self.rate * passed), max(0.0, norms - self.reach * passed)
 
     def admits(self, client: int) -> bool:
         """Count an update; return False, and hold its client, if the client may send none in this period."""
-        self.sent[client] = self.sent.get(client, 0) + 1
+        sent = self.sent[client] = self.sent.get(client, 0) + 1
         updates, _ = self.left(client)
         if updates < 1:
             self.held.add(client)
+        if updates < 1 or sent >= COMPLETE:
+            self._complete.add(client)
         return updates >= 1
 
     def spend(self, client: int, norm: float) -> None:
@@ -75,9 +80,13 @@ class UpdateRates:
         updates, norms = self._owed(client)
         self.spent[client] = self.periods, updates + 1, min(norms + norm, BURST * self.reach)
 
-    def released(self, clients: Collection[int]) -> list[int]:
+    def may_end(self, clients: int) -> bool:
+        """Return whether so many clients have sent enough that the period may end, if there are this many."""
+        return 2 * len(self._complete) > clients
+
+    def released(self, clients: Set[int]) -> list[int]:
         """End the period if more than half of these clients have sent enough; return those that were held."""
-        if 2 * sum(k in self.held or self.sent.get(k, 0) >= COMPLETE for k in clients) <= len(clients):
+        if 2 * len(self._complete & clients) <= len(clients):
             return []
         return self.end_period()
 
@@ -85,7 +94,7 @@ class UpdateRates:
         """End the period, and return the clients that were held."""
         held = sorted(self.held)
         self.periods += 1
-        self.sent, self.held = {}, set()
+        self.sent, self.held, self._complete = {}, set(), set()
         return held
 
     def state(self) -> Any:
@@ -95,3 +104,4 @@ class UpdateRates:
     def restore(self, state: Any) -> None:
         """Restore the state of a checkpoint."""
         self.periods, self.sent, self.held, self.spent = state
+        self._complete = {k for k, sent in self.sent.items() if sent >= COMPLETE} | self.held

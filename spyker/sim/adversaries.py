@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,12 +10,37 @@ from spyker.config.scenario import Scenario
 from spyker.config.world import AdversaryOptions
 from spyker.engines.engine import TrainJob
 from spyker.errors import UsageError
+from spyker.protocol.masked_client import MaskingClient
+from spyker.protocol.messages import Action, MaskedUpdate, ToServer
 from spyker.vectors import Vector, length
 
 HUGE = 1e30
 CLAIMED = 1 << 31  # examples, the most that a deployed server accepts
 WRONG = 1.0  # standard deviation of the wrong model's weights, which is far from any trained model
 CHOICE, NOISE, MODEL = 0xBAD, 0xBAD5EED, 0xBAD0DE1  # seeds of independent random streams
+
+
+class UnclippedClient(MaskingClient):
+    """A client that does not clip what it masks. Huge values, modulo 2³², are random numbers."""
+
+    __slots__ = ()
+
+    def trained(
+        self,
+        weights: Vector,
+        examples: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float] | None = None,
+    ) -> list[Action]:
+        """The end of a training: send a masked difference of random numbers."""
+        random = np.random.default_rng((NOISE, self.id, self.step))
+        actions = super().trained(weights, examples, metrics, evaluation)
+        for action in actions:
+            assert isinstance(action, ToServer)
+            assert isinstance(action.message, MaskedUpdate)
+            masked = action.message.masked
+            masked += random.integers(0, 1 << 32, masked.size, np.uint32)
+        return actions
 
 
 class Adversaries:
@@ -44,6 +69,10 @@ class Adversaries:
         """Return the seconds that each client trains: none for adversaries that skip the training."""
         skip = self.clients if self.options.kind == "rate" else ()
         return [0.0 if k in skip else seconds for k, seconds in enumerate(honest)]
+
+    def masking_client(self, client: int) -> type[MaskingClient]:
+        """Return the class of a client that masks its updates."""
+        return UnclippedClient if self.options.kind == "huge" and client in self.clients else MaskingClient
 
     def sizes(self, honest: Callable[[int], int]) -> Callable[[int], int]:
         """Return the numbers of data points that clients claim."""

@@ -105,6 +105,8 @@ class ClusterSimulation(Simulation):
         clients: Sequence[Client],
         sizes: Callable[[int], int],
         places: Placement,
+        *,
+        resends: bool = True,
         **surroundings: Any,
     ) -> None:
         """Create the simulation.
@@ -114,6 +116,7 @@ class ClusterSimulation(Simulation):
             clients: all clients.
             sizes: returns the number of data points of a client.
             places: regions of servers and clients.
+            resends: whether clients send updates again that a server has lost.
             surroundings: arguments of :class:`~spyker.sim.world.Simulation`.
 
         """
@@ -127,7 +130,7 @@ class ClusterSimulation(Simulation):
         self.backups: dict[int, SimDisk] = {}
         self.disks = [SimDisk(i, seconds=0.0) for i in places.servers]
         self.processors = []
-        self.pending = [PendingUpdates(client) for client in clients]
+        self.pending = [PendingUpdates(client, resends=resends) for client in clients]
         self.sessions: list[SimSession | None] = [None] * len(clients)
         self.rejected: Counter[str] = Counter()
         self.stolen: dict[int, int] = {}  # clients that use the key of another one, by their number, and the other's

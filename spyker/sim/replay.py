@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from cryptography import x509
 
+from spyker.config.client_privacy import client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import Scenario, from_table
 from spyker.errors import RecordError
@@ -20,6 +21,7 @@ from spyker.node.event_codec import PREFIX, LogHeader, decode_event, records
 from spyker.node.events import CheckpointSaved, Handled, HandleNext
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
+from spyker.node.secret_noise import secret_noise
 from spyker.node.task_tokens import TaskTokens
 from spyker.node.x25519_seals import X25519Opener
 from spyker.protocol.codec import Sizes
@@ -110,7 +112,11 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         clock.handling,
         scenario.robust.on(deployed=True),
         header.buffers,
+        header.client_metrics,
         masking=masking_setup(scenario, opener),
+        client_privacy=client_privacy(
+            scenario, header.weights.array().size, header.buffers, secret_noise(header.secret)
+        ),
         compression=scenario.compression,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from spyker.config.client_privacy import client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import SERVERS, STOP, Scenario
 from spyker.config.world import latency_seconds
@@ -26,11 +27,12 @@ from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.evaluator import Evaluator
 from spyker.sim.links import Links
 from spyker.sim.round_times import round_times
+from spyker.sim.sim_noise import sim_noise
 from spyker.sim.sim_seals import SimOpener, SimSealer
 from spyker.sim.world import BareServerSimulation, Simulation, Sink
 from spyker.tasks.client_delays import delays
 from spyker.tasks.initial_model import InitialModel
-from spyker.tasks.registry import rate_of, with_task_defaults
+from spyker.tasks.registry import evaluation_interval, masked_scores, rate_of, with_task_defaults
 from spyker.tasks.task import Task, limits_by_name
 from spyker.vectors import Vector
 
@@ -129,6 +131,7 @@ def make_simulation(
         buffers=task.buffers,
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
         masking=masking_setup(scenario, SimOpener),
+        client_privacy=client_privacy(scenario, initial.size, task.buffers, sim_noise(scenario.seed)),
         compression=scenario.compression,
     )
     adversaries = Adversaries.of(scenario)
@@ -145,13 +148,14 @@ def make_simulation(
         "sink": sink,
         "adversaries": adversaries,
         "failures": failures,
-        "evaluation_interval": None if task.evaluated_by == SERVERS else scenario.evaluation.interval,
+        "evaluation_interval": evaluation_interval(scenario.evaluation, scenario.privacy, task.evaluated_by),
     }
     sizes = engine.sizes(places.client_count) if task.local else None
     size: Callable[[int], int] = task.size if sizes is None else sizes.__getitem__
     if adversaries is not None:
         size = adversaries.sizes(size)
-    clients = sim_clients(scenario, places, size, task.buffers)
+    scored = masked_scores(scenario.privacy, task, task.evaluated_by)
+    clients = sim_clients(scenario, places, size, task.buffers, scored, adversaries)
     for client in clients:
         client.coder = ClientCoder.of(scenario.compression, Sizes(initial.size, setup.servers, setup.buffers))
 
@@ -159,7 +163,8 @@ def make_simulation(
         return scenario.chosen.create(i, setup, roster)
 
     if whole_nodes:
-        return ClusterSimulation(build, clients, size, places, **surroundings)
+        resends = not scenario.privacy.per_client
+        return ClusterSimulation(build, clients, size, places, resends=resends, **surroundings)
     rosters: dict[int, dict[int, int]] = {i: {} for i in places.servers}
     for k, home in enumerate(places.homes):
         if home is not None:
@@ -167,15 +172,23 @@ def make_simulation(
     return BareServerSimulation([build(i, roster) for i, roster in rosters.items()], clients, **surroundings)
 
 
-def sim_clients(scenario: Scenario, places: Placement, size: Callable[[int], int], buffers: int) -> list[Client]:
+def sim_clients(
+    scenario: Scenario,
+    places: Placement,
+    size: Callable[[int], int],
+    buffers: int,
+    scored: Sequence[str] = (),
+    adversaries: Adversaries | None = None,
+) -> list[Client]:
     """Return the clients of a simulation."""
     homes = [home or 0 for home in places.homes]
     if not scenario.privacy.masking:
         return [scenario.chosen.client(k, home) for k, home in enumerate(homes)]
     reports = scenario.privacy.report_metrics
+    kinds = [MaskingClient if adversaries is None else adversaries.masking_client(k) for k in range(len(homes))]
     return [
-        MaskingClient(k, home, SimSealer(scenario.seed, k), size(k), buffers, reports=reports)
-        for k, home in enumerate(homes)
+        kind(k, home, SimSealer(scenario.seed, k), size(k), buffers, reports=reports, metrics=scored)
+        for k, (home, kind) in enumerate(zip(homes, kinds, strict=True))
     ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from spyker.config.client_privacy import ClientBudget
 from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
@@ -27,7 +28,7 @@ from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster
 from spyker.tasks.local_data import LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
-from spyker.tasks.task import Task
+from spyker.tasks.task import Task, limits_by_name
 from spyker.tasks.task_names import BUILT_IN, NAMES, PACKAGES, WHERE, check_name
 
 
@@ -53,9 +54,10 @@ class TaskSpec:
             problem = f"is not allowed: {type(task).__name__} does not support personal parameters"
             raise UsageError("training.personal", problem, "Use a PyTorch model or a FederatedTask, or leave it out")
         task.evaluated_by = evaluated_by(self.evaluation, task)
+        task.client_budget = ClientBudget.of(self.privacy)
         if self.privacy.per_example:
             task.protect_examples(self.privacy, deployed=self.own is not None)
-        if self.privacy.hides_metrics:
+        if self.privacy.hides_metrics and not self.privacy.masks_scores:
             task.evaluated_by = privately_evaluated_by(self.privacy, self.evaluation, task)
         if task.evaluated_by != SERVERS:
             task.hold_out(self.evaluation.holdout)
@@ -210,6 +212,19 @@ def privately_evaluated_by(privacy: PrivacySettings, evaluation: Evaluation, tas
     problem = f"{task.evaluated_by} is not allowed: with privacy.{key} clients send no scores"
     remedy = "Give the task central test data and write servers, or set privacy.report-metrics = true"
     raise UsageError("evaluation.by", problem, remedy)
+
+
+def masked_scores(privacy: PrivacySettings, task: Task, by: str) -> list[str]:
+    """Return the metrics whose scores ride along with masked updates, given who evaluates."""
+    return list(limits_by_name((task.metric, *task.also))) if privacy.masks_scores and by != SERVERS else []
+
+
+def evaluation_interval(evaluation: Evaluation, privacy: PrivacySettings, by: str) -> float | None:
+    """Return the seconds in which a client evaluates at most once; ``None``: never.
+
+    With masked scores it evaluates each model that it receives: a sum needs the scores of several clients.
+    """
+    return None if by == SERVERS else 0.0 if privacy.masks_scores else evaluation.interval
 
 
 def evaluated_by_deployed(evaluation: Evaluation, task: Task) -> str:

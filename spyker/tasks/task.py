@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spyker.config.privacy_settings import PrivacySettings
 from spyker.errors import UsageError
 from spyker.privacy.accounting import Mechanism
 from spyker.vectors import Vector, mix
+
+if TYPE_CHECKING:
+    from spyker.config.client_privacy import ClientBudget
 
 SHARED = "shared "
 """Prefix of a metric that a client measures with the initial values of the personal parameters."""
@@ -93,6 +96,8 @@ class Task(ABC):
     """Initial learning rate if the scenario sets no ``training.rate``."""
     notes: Sequence[str] = ()
     """Notes for the user, shown before a run."""
+    client_budget: ClientBudget | None = None
+    """Budget of each client under client-level differential privacy; the scenario sets it."""
     local = False
     """Whether the data of a client is loaded where it is first used; sizes are then asked of the workers."""
     has_test = True
@@ -172,15 +177,19 @@ class Task(ABC):
 
     def privacy_cost(self, client: int) -> Mechanism | None:
         """Return what the client's next training costs; ``None`` without differential privacy."""
-        return None
+        return None if self.client_budget is None else self.client_budget.mechanism
 
     def most_trainings(self, client: int) -> int | None:
         """Return how many trainings the client's privacy budget allows; ``None`` without differential privacy."""
-        return None
+        return None if self.client_budget is None else self.client_budget.participations
 
     def privacy_spent(self, trainings: Sequence[int]) -> Mapping[str, Any] | None:
         """Return the highest ε of a client after ``trainings[k]`` trainings of each client k, for a summary."""
-        return None
+        budget, most = self.client_budget, max(trainings, default=0)
+        if budget is None:
+            return None
+        about = {"unit": budget.settings.unit, "epsilon": budget.epsilon(most), "delta": budget.settings.delta}
+        return about | {"trainings": most}
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Evaluate a model on the test data of a client; ``None`` if it has none."""

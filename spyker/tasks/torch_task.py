@@ -223,17 +223,22 @@ class TorchTask(Task):
 
     def privacy_cost(self, client: int) -> Mechanism | None:
         """Return what the client's next training costs; ``None`` without differential privacy."""
-        return None if self.privacy is None else self.privacy.next_cost(client, self.clients[client].count)
+        if self.privacy is None:
+            return super().privacy_cost(client)
+        return self.privacy.next_cost(client, self.clients[client].count)
 
     def most_trainings(self, client: int) -> int | None:
         """Return how many trainings the client's privacy budget allows; ``None`` without differential privacy."""
         privacy = self.privacy
-        return None if privacy is None else privacy.most(privacy.mechanism(self.clients[client].count))
+        if privacy is None:
+            return super().most_trainings(client)
+        return privacy.most(privacy.mechanism(self.clients[client].count))
 
     def privacy_spent(self, trainings: Sequence[int]) -> Mapping[str, Any] | None:
         """Return the highest ε of a client after ``trainings[k]`` trainings of each client k, for a summary."""
-        counts = [(self.clients[client].count, made) for client, made in enumerate(trainings) if made]
-        return None if self.privacy is None else self.privacy.spent(counts)
+        if self.privacy is None:
+            return super().privacy_spent(trainings)
+        return self.privacy.spent([(self.clients[client].count, made) for client, made in enumerate(trainings) if made])
 
     def _make_kernel(self, source: DataSource) -> None:
         """Create the kernel of ``training.kernel``, which depends on the shape of the data."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
-from actions import stated, timers
-from every_algorithm import ALGORITHMS
-from server_fixtures import build_servers
+from actions import timers
+from masked_region import CASES, ROUNDING, Region, restarted, through_json, updates_of
 
-from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.facts import ClientQuarantined, RateHalved, RoundEnded, SumDiscarded, SumOpened, UpdateApplied
 from spyker.protocol.masked_client import MaskingClient
 from spyker.protocol.masked_server import OPENING
 from spyker.protocol.messages import (
-    Action,
     Join,
     Leave,
     MaskedModel,
@@ -25,116 +21,10 @@ from spyker.protocol.messages import (
     OpenRefused,
     OpenRequest,
     ToClient,
-    ToServer,
     Update,
 )
-from spyker.protocol.server import Server
 from spyker.robust.update_filter import FilterParameters
-from spyker.sim.sim_seals import SimOpener, SimSealer
-from spyker.vectors import Vector
-
-ROUNDING = 2e-3  # a bound of 416 in steps of 2^-12, with momentum
-
-
-def updates_of(client: int, weights: Vector) -> Vector:
-    """What a client makes of a model: half of the way to a point of its own."""
-    target = np.array([client, 10 - client, 1], np.float32)
-    return weights + (target - weights) / 2
-
-
-class Region:
-    """Server 0, its clients, and the other servers, with all messages carried by hand.
-
-    Messages to servers wait in ``mail`` until :meth:`deliver`; tasks wait in ``tasks`` until :meth:`train`.
-    """
-
-    def __init__(
-        self, algorithm: str, examples: list[list[int]], *, masks: bool = True, robust: Any = None, **parameters: Any
-    ) -> None:
-        self.algorithm, self.masks, self.robust, self.given = algorithm, masks, robust, parameters
-        self.examples = examples
-        self.servers = self.build()
-        self.mail: deque[tuple[int, int, Any]] = deque()
-        self.tasks: dict[int, Any] = {}
-        self.actions: list[Action] = []
-        self.homes = [i for i, clients in enumerate(examples) for _ in clients]
-        sizes = [size for clients in examples for size in clients]
-        chosen = ALGORITHMS[algorithm]
-        self.clients = [
-            MaskingClient(k, home, SimSealer(5, k), sizes[k], 0) if masks else chosen.client(k, home)
-            for k, home in enumerate(self.homes)
-        ]
-        for i, server in enumerate(self.servers):
-            self.take(i, list(server.start()))
-
-    def build(self) -> list[Server]:
-        masking = None
-        if self.masks:
-            learners = len(self.examples) + (self.algorithm == "hierfavg")
-            dedicated = {i: tuple(range(learners, learners + 2)) for i in range(len(self.examples))}
-            masking = MaskingSetup(3, dedicated, frozenset((learners, learners + 1)), SimOpener)
-        initial = (30.0, 31.0, 29.0)  # so long that no update is clipped
-        return build_servers(self.algorithm, self.examples, initial, masking=masking, robust=self.robust, **self.given)
-
-    @property
-    def first_helper(self) -> int:
-        return len(self.examples) + (self.algorithm == "hierfavg")
-
-    def take(self, server: int, actions: list[Action]) -> list[Action]:
-        self.actions += actions
-        for action in actions:
-            if isinstance(action, ToClient):
-                self.tasks[action.client] = action.message
-            elif isinstance(action, ToServer):
-                self.mail.append((server, action.server, action.message))
-        return actions
-
-    def tell(self, server: int, sender: int, message: Any) -> list[Action]:
-        return self.take(server, self.servers[server].handle(sender, message))
-
-    def answer(self, k: int) -> Any:
-        """A client trains its task; what it sends."""
-        model = self.tasks.pop(k)
-        self.clients[k].handle(self.homes[k], model)
-        (action,) = self.clients[k].trained(updates_of(k, model.weights))
-        return action.message
-
-    def train(self, *clients: int) -> None:
-        for k in clients or sorted(self.tasks):
-            self.tell(self.homes[k], k, self.answer(k))
-
-    def deliver(self) -> list[Action]:
-        """Carry all messages between servers until none is under way."""
-        before = len(self.actions)
-        while self.mail:
-            sender, receiver, message = self.mail.popleft()
-            self.tell(receiver, sender, message)
-        return self.actions[before:]
-
-    def rounds(self, count: int) -> None:
-        for _ in range(count):
-            self.train()
-            self.deliver()
-            self.renew()
-
-    def renew(self) -> None:
-        """Give the latest model to clients of FedBuff, which have one from before the sum was opened."""
-        if self.algorithm == "fedbuff":
-            self.tasks = {k: self.servers[0].handle(k, Join(1))[0].message for k in self.tasks}
-
-    def facts(self, kind: type[Any]) -> list[Any]:
-        return stated(self.actions, kind)
-
-    def weights(self, server: int = 0) -> list[float]:
-        return self.servers[server].weights.snapshot().tolist()
-
-
-CASES: dict[str, tuple[list[list[int]], dict[str, Any]]] = {
-    "fedavg": ([[3, 5, 4, 4]], {}),
-    "hierfavg": ([[3, 5, 4, 4], [2, 2, 3]], {"edge_rounds": 2}),
-    "fedbuff": ([[1, 1, 1, 1]], {"buffer": 4, "staleness_exponent": 1.0}),
-    "stride": ([[3, 5, 4, 4]], {"clip": 0.0, "safe": False}),
-}
+from spyker.sim.sim_seals import SimSealer
 
 
 @pytest.mark.parametrize("algorithm", CASES)
@@ -455,6 +345,18 @@ def test_if_all_helpers_are_suspected_the_server_waits_for_the_one_it_asked() ->
     assert region.facts(SumOpened)
 
 
+def test_a_helper_that_is_removed_is_given_up_at_once() -> None:
+    region = Region("stride", [[4] * 4, [4] * 3, [4] * 3], helpers={0: (1, 2), 1: (2, 0), 2: (0, 1)})
+    region.train(0, 1, 2, 3)
+    assert {receiver for _, receiver, _ in region.mail} == {1}
+    region.mail.clear()
+    region.tasks.clear()
+    region.take(0, region.servers[0].reform(1, (0, 2), leads=True))
+    assert [f.reason for f in region.facts(SumDiscarded)] == ["it is no longer a member"]
+    assert not region.servers[0].opening
+    assert {task.helper for task in region.tasks.values()} == {2}
+
+
 def test_a_helper_that_does_not_answer_in_time_is_given_up_until_it_answers_again() -> None:
     region = Region("fedavg", [[1] * 4])
     region.train()
@@ -482,10 +384,7 @@ def test_a_server_that_restarts_between_request_and_answer_continues(algorithm: 
     plain.rounds(2)
     for region in (masked, plain):
         region.train()
-    restarted = masked.build()
-    for i, server in enumerate(restarted):
-        server.restore(through_json(masked.servers[i]))
-    masked.servers = restarted
+    restarted(masked)
     assert masked.servers[0].opening
     for region in (masked, plain):
         region.deliver()
@@ -494,17 +393,6 @@ def test_a_server_that_restarts_between_request_and_answer_continues(algorithm: 
     masked.rounds(1)
     plain.rounds(1)
     assert masked.weights() == pytest.approx(plain.weights(), abs=ROUNDING)
-
-
-def through_json(server: Server) -> Any:
-    """A server's state as a checkpoint holds it."""
-    import json
-
-    from spyker.protocol.state import ServerState
-
-    state = server.state()
-    numbers = json.loads(json.dumps(state.numbers, allow_nan=False))
-    return ServerState(numbers, {name: array.copy() for name, array in state.vectors.items()})
 
 
 def test_a_helper_that_restarts_refuses_what_it_has_opened() -> None:
@@ -598,3 +486,23 @@ def test_bounds_do_not_fall_below_those_of_the_first_round_and_estimates_do() ->
     region.rounds(8)
     assert region.tasks[0].median < 0.2 * first.median
     assert region.tasks[0].bound == first.bound
+
+
+# --- Many clients gone ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_rounds_complete_with_49_of_100_clients_gone(algorithm: str) -> None:
+    examples = [[4] * 100, *CASES[algorithm][0][1:]]
+    parameters = CASES[algorithm][1] | ({"buffer": 40} if algorithm == "fedbuff" else {})
+    region = Region(algorithm, examples, **parameters)
+    for k in range(1, 99, 2):
+        region.tasks.pop(k)
+        region.tell(0, k, Leave())
+    region.rounds(2)
+    opened = [f.clients for f in region.facts(SumOpened) if f.server == 0]
+    assert len(opened) >= 2
+    if algorithm != "fedbuff":  # whose sums have as many clients as its buffer
+        assert opened == [51, 51]
+    assert not region.facts(SumDiscarded)
+    assert len([f for f in region.facts(RoundEnded) if f.server == 0]) >= 2

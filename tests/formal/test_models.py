@@ -31,7 +31,16 @@ def search(model: str, folder: Path, *flags: str, optimise: str = "-O2") -> str:
 
 
 @pytest.mark.parametrize(
-    ("model", "flags"), [("vote", ()), ("removed", ()), ("epochs", ()), ("epochs", SHORT), ("epochs", LONG)]
+    ("model", "flags"),
+    [
+        ("vote", ()),
+        ("removed", ()),
+        ("masks", ()),
+        ("ledger", ()),
+        ("epochs", ()),
+        ("epochs", SHORT),
+        ("epochs", LONG),
+    ],
 )
 def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     said = search(model, tmp_path, *flags, optimise="-O0" if flags else "-O2")  # few states, and much to compile
@@ -55,6 +64,13 @@ def test_what_a_model_asserts_holds_in_every_state(model: str, flags: tuple[str,
         ("removed", "TARGET_COUNTS"),
         ("removed", "FORMER_VOTERS_COUNT"),
         ("removed", "REPLAYS"),
+        ("masks", "THRESHOLD_OFF_BY_ONE"),
+        ("masks", "NO_MARKS"),
+        ("masks", "ANSWERS_UNSAVED"),
+        ("masks", "TAKEN_TWICE"),
+        ("ledger", "TRAINS_UNSAVED"),
+        ("ledger", "NO_MEMORY"),
+        ("ledger", "SAME_COUNT_ACCEPTED"),
         ("epochs", "TOLD_UNSAVED"),
         ("epochs", "HOLDER_KEEPS_TOKEN"),
     ],

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from spyker.privacy.masking import EXTRAS, Asked, Batch, MaskedSums, MaskHelper, Terms
+from spyker.privacy.batches import Batch
+from spyker.privacy.mask_helper import Asked, MaskHelper
+from spyker.privacy.masking import EXTRAS, MaskedSums, Terms
 from spyker.protocol.masked_client import MaskingClient
 from spyker.protocol.masked_server import asked, open_request
 from spyker.protocol.messages import MaskedModel, MaskedUpdate

@@ -10,7 +10,8 @@ import numpy as np
 
 import spyker.protocol.masked_client as masked_client
 from spyker.privacy.fixed_point import Residues
-from spyker.privacy.masking import LEVELS, Asked, MaskHelper
+from spyker.privacy.mask_helper import Asked, MaskHelper
+from spyker.privacy.masking import LEVELS
 from spyker.sim.sim_process import SimDisk
 
 

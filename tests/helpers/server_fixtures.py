@@ -12,7 +12,17 @@ from spyker.protocol.server import Setup
 
 
 def build_servers(
-    algorithm, sizes, initial=(0.0,), rate=0.05, seed=0, now=float, robust=None, masking=None, **parameters
+    algorithm,
+    sizes,
+    initial=(0.0,),
+    rate=0.05,
+    seed=0,
+    now=float,
+    robust=None,
+    masking=None,
+    metrics=(),
+    client_privacy=None,
+    **parameters,
 ):
     """All servers of a deployment. ``sizes`` holds, for each server, the data points of each of its clients.
 
@@ -25,9 +35,15 @@ def build_servers(
     entry = ALGORITHMS[algorithm]
     given = entry.Parameters(**parameters)
     weights = np.array(initial, np.float32)
-    setup = Setup(
-        len(rosters), sum(map(len, rosters)), weights, rate, given, seed, now=now, robust=robust, masking=masking
-    )
+    counts = len(rosters), sum(map(len, rosters))
+    settings = {
+        "now": now,
+        "robust": robust,
+        "masking": masking,
+        "client_metrics": dict(metrics),
+        "client_privacy": client_privacy,
+    }
+    setup = Setup(*counts, weights, rate, given, seed, **settings)
     rosters += [{}] * (entry.topology is Topology.CLOUD)
     rosters += [{}] * (0 if masking is None else len(masking.dedicated))
     return [entry.create(id, setup, roster) for id, roster in enumerate(rosters)]

@@ -89,13 +89,14 @@ class Driver(Driven):
         self.tell(ClientConnected, client, session, 1, () if holding is None else (holding,))
         return self.go()
 
-    def answer(self, client: int, session: str, step: int, receipt: Any = None) -> list[Effect]:
+    def answer(self, client: int, session: str, step: int, receipt: Any = None, booked: int = 0) -> list[Effect]:
         self.tell(
             UpdateReceived,
             client,
             self.node.verify_token(client, self.tickets[session]).number,
             Update(np.array([client, step], np.float32), 0.0, 0),
             receipt=receipt,
+            booked=booked,
         )
         return self.go()
 
@@ -200,6 +201,16 @@ def test_an_answer_is_taken_once_and_its_receipt_returned() -> None:
     assert driver.server.applied == [0]
     with pytest.raises(Rejection, match="replayed"):
         driver.node.verify_token(0, ticket)
+
+
+def test_an_update_that_was_booked_beyond_the_budget_is_refused() -> None:
+    driver, _ = begun(most_booked=3)
+    driver.answer(0, "zero", 0, booked=3)
+    assert driver.server.applied == [0]
+    with pytest.raises(Rejection, match="training 4 of client 0 is more than its 3") as refused:
+        driver.answer(0, "zero", 1, booked=4)
+    assert refused.value.reason == "privacy-budget-spent"
+    assert driver.server.applied == [0]
 
 
 def test_a_client_that_comes_back_goes_on_with_its_task() -> None:
@@ -325,6 +336,15 @@ def test_so_many_updates_are_a_reason_for_a_checkpoint() -> None:
     driver.saved()
     assert SaveCheckpoint not in kinds(driver.answer(0, "zero", 0))
     assert SaveCheckpoint in kinds(driver.answer(0, "zero", 1))
+
+
+def test_with_many_clients_a_checkpoint_waits_for_one_update_of_every_two() -> None:
+    driver, _ = begun(clients=6, checkpoint_updates=1)
+    for k in range(2, 6):
+        driver.come(k, str(k))
+    driver.saved()
+    assert SaveCheckpoint not in kinds(driver.answer(2, "2", 0) + driver.answer(3, "3", 0))
+    assert SaveCheckpoint in kinds(driver.answer(4, "4", 0))
 
 
 def test_without_news_there_is_no_checkpoint() -> None:

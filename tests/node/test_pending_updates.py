@@ -180,3 +180,18 @@ def test_a_new_task_counts_as_the_next_step() -> None:
     order = holding().assigned("here", 2, b"next", MODEL).order
     assert order is not None
     assert order.step == 1
+
+
+def test_under_client_level_privacy_no_update_is_sent_twice() -> None:
+    held = PendingUpdates(Client(4, 0), resends=False)
+    held.connect("here")
+    assert [answer(held, number) for number in (1, 2)] == [b"1", b"2"]
+    held.assigned("here", 3, b"3", MODEL)
+    task = held.task
+    assert task is not None
+    assert held.connect("here") == [b"3"], "its update was not sent yet"
+    held.welcomed(0, keep=True, ask=True)
+    held.trained(task, TRAINED)
+    assert held.offer() is not None
+    assert held.connect("here") == []
+    assert held.connect("there") == []

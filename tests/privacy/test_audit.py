@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from benchmarks import client_audit
 from benchmarks.privacy_audit import Plan, audit, lower_bound, plausibility
 
 SMALL = Plan(epsilon=1.0, canaries=400, images=40, trainings=1, batch=1024, noise=3.8)  # the search takes seconds
@@ -35,3 +36,11 @@ def test_an_audit_shows_no_more_than_the_accountant_says() -> None:
 def test_an_audit_refutes_the_claim_of_a_client_that_adds_no_noise() -> None:
     found = audit(SMALL, seed=1, noise=False)
     assert found.shown > found.claimed
+
+
+@pytest.mark.parametrize("algorithm", ["stride", "fedavg"])
+def test_an_audit_of_a_server_shows_no_more_than_the_accountant_says_and_refutes_missing_noise(algorithm: str) -> None:
+    plan = client_audit.Plan(1.0, algorithm, canaries=1000, rounds=1)
+    found = client_audit.audit(plan, 1)
+    assert found.shown <= found.claimed <= 1
+    assert client_audit.audit(plan, 1, noise=False).shown > found.claimed

@@ -9,7 +9,8 @@ import pytest
 from masked import HELPER, HOME, SIZE, Home, client, train
 
 from spyker.privacy.fixed_point import encode
-from spyker.privacy.masking import EXTRAS, LEVELS, Asked, HelpError, MaskHelper
+from spyker.privacy.mask_helper import Asked, HelpError, MaskHelper
+from spyker.privacy.masking import EXTRAS, LEVELS
 from spyker.privacy.seals import SealError, Statement, unpack
 from spyker.sim.sim_seals import SimOpener, SimSealer, mask_of
 from spyker.vectors import Vector, length
@@ -211,7 +212,7 @@ def refuse(helper: MaskHelper, asked: Asked, home: int = HOME, places: tuple[int
 
 def part(asked: Asked, *places: int) -> Asked:
     """Some of the updates of a request."""
-    return Asked(asked.scale, asked.largest, *([each[i] for i in places] for each in asked[2:]))
+    return Asked(asked.scale, asked.largest, *([each[i] for i in places] for each in asked[2:6]))
 
 
 def seal(statement: Statement) -> bytes:

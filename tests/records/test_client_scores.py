@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from recording import started
 
-from spyker.protocol.facts import ClientEvaluated, ClientQuarantined
+from spyker.protocol.facts import ClientEvaluated, ClientQuarantined, SumEvaluated
 from spyker.records import ClientFailed, EvaluatedByClients, ServerPlace
 from spyker.records.client_scores import LIFETIME, ClientScores, combined_by_clients
 
@@ -143,3 +143,27 @@ def test_parts_of_servers_add_up_to_the_whole() -> None:
     assert [(r.region, r.clients, r.value) for r in both.regions] == [
         (r.region, r.clients, pytest.approx(r.value)) for r in whole.regions
     ]
+
+
+def test_the_clients_of_a_sum_count_together() -> None:
+    table = ClientScores(started(), [2, 3])
+    table.fact(1.0, SumEvaluated(0, 2, 10, {"accuracy": 0.5}))
+    table.fact(2.0, SumEvaluated(1, 3, 30, {"accuracy": 0.9}))
+    table.fact(3.0, SumEvaluated(1, 3, 30, {"accuracy": 0.7}))
+    (found,) = table.aggregate(4.0)
+    assert (found.clients, found.examples, found.weighted_mean) == (5, 40, pytest.approx(0.65))
+    assert [each.clients for each in found.regions] == [2, 3]
+    assert [each.value for each in found.regions] == pytest.approx([0.5, 0.7])
+    assert (found.worst_decile_clients, found.worst_decile) == (0, found.weighted_mean)
+    both = combined_by_clients([found, found])
+    assert (both.worst_decile_clients, both.clients) == (0, 10)
+    again = ClientScores(started(), [2, 3])
+    again.restore(json.loads(json.dumps(table.state())))
+    assert again.aggregate(4.0) == [found]
+
+
+def test_a_server_scores_once_half_of_its_clients_are_in_a_sum() -> None:
+    table = ClientScores(started(), [2, 3])
+    table.fact(0.1, SumEvaluated(0, 3, 10, {"accuracy": 0.5}))
+    assert table.evaluation(0.2, 1, 1, {0: 7}) is None
+    assert table.evaluation(0.2, 1, 1, {0: 6}) is not None

@@ -1,5 +1,6 @@
 """How often a client may answer, and what becomes of the excess."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_a_client_five_times_as_fast_loses_few_updates() -> None:
                 rates.spend(0, 0.4)
             assert rates.admits(k)
             rates.spend(k, 1.0)
-            rates.released(range(CLIENTS))
+            rates.released(set(range(CLIENTS)))
     assert lost <= 25, "of 500"
 
 
@@ -165,6 +166,25 @@ def test_a_client_alone_and_clients_of_one_pace_are_never_limited() -> None:
                 assert rates.admits(k)
                 rates.spend(k, 1.0)
                 rates.released(clients)
+
+
+def test_a_period_ends_when_more_than_half_of_those_who_are_there_have_sent_twice() -> None:
+    random = np.random.default_rng(1)
+    rates, restored = UpdateRates(rate=2.0, reach=2.0), UpdateRates(rate=2.0, reach=2.0)
+    ended = 0
+    for _ in range(3_000):
+        k, present = int(random.integers(9)), set(map(int, random.integers(9, size=6)))
+        if rates.admits(k):
+            rates.spend(k, 1.0)
+        enough = sum(j in rates.held or rates.sent.get(j, 0) >= 2 for j in present)
+        ends, period = 2 * enough > len(present), rates.periods
+        restored.restore(deepcopy(rates.state()))
+        assert rates.may_end(len(present)) or not ends
+        held = sorted(rates.held)
+        assert rates.released(present) == restored.released(present) == (held if ends else [])
+        assert rates.periods - period == ends
+        ended += ends
+    assert ended > 100
 
 
 def test_allowances_do_not_pile_up() -> None:

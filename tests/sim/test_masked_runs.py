@@ -16,7 +16,7 @@ from seal_checker import SealChecker
 import spyker
 from spyker.config.scenario import from_table
 from spyker.errors import UsageError
-from spyker.privacy.masking import MaskHelper
+from spyker.privacy.mask_helper import MaskHelper
 from spyker.privacy.seals import Sealed
 from spyker.sim.cluster import ClusterSimulation
 from spyker.sim.sim_seals import SimSealer
@@ -189,6 +189,35 @@ def test_no_faults_open_a_seal_in_two_sums_or_show_an_update(
             assert [f for f in of(facts, "sum-opened") if f["t"] > 3.5], "all goes on in the end"
 
 
+@pytest.mark.parametrize("algorithm", ["stride", "fedavg", "fedbuff"])
+def test_learning_goes_on_when_a_helper_is_destroyed_for_good(
+    emulate: Any, checker: SealChecker, algorithm: str
+) -> None:
+    first = 3 if algorithm == "stride" else 1  # the helpers come after the servers with clients
+
+    def faults(world: ClusterSimulation) -> None:
+        arrange(world, [])
+        world.schedule(2.0, lambda: world.crash(first, lose_disk=True))
+
+    facts, _ = emulate(table(algorithm, duration=10.0, privacy={"helpers": [0, 1]}), faults)
+    late = {(f["server"], f["helper"]) for f in of(facts, "sum-opened") if f["t"] > 8.0}
+    assert late
+    assert {helper for _, helper in late} == {first + 1}
+
+
+@pytest.mark.slow  # models of 22 MB
+def test_sums_of_large_models_end_where_those_without_masks_do(emulate: Any) -> None:
+    ends = []
+    for masking in (True, False):
+        world = {"regions": ["a"], "clients": [4], "latency-ms": [[1.0]], "bandwidth-mbit": 1e5}
+        large = {"task": {"name": "quadratic", "dimension": 5_500_000}, "evaluation": {"interval": 0.3}}
+        facts, summary = emulate(table("fedavg", masking=masking, duration=0.6, world=world) | large)
+        ends.append(summary["final"]["mean"])
+        assert of(facts, "round")
+        assert bool(of(facts, "sum-opened")) is masking
+    assert ends[0] == pytest.approx(ends[1], abs=0.02)
+
+
 # --- What the checker finds -------------------------------------------------------------------------------------------
 
 
@@ -206,7 +235,7 @@ def test_the_checker_notices_planted_bugs(emulate: Any, monkeypatch: pytest.Monk
             total = masks(helper, home, asked, count)
             helper.marks.clear()
             if len(asked.seals) > 3:
-                masks(helper, home, asked._replace(**{n: getattr(asked, n)[1:] for n in asked._fields[2:]}), count)
+                masks(helper, home, asked._replace(**{n: getattr(asked, n)[1:] for n in asked._fields[2:6]}), count)
             return total
 
         monkeypatch.setattr(MaskHelper, "masks", twice)

@@ -206,8 +206,9 @@ class ClientEvaluations {
       return el("tr", {}, head, el("td", {}, valueText(value)), el("td", {}, countText(clients)));
     };
     this.body.replaceChildren(
-      row("weighted mean", found.weightedMean, found.clients), row("mean", found.mean, found.clients),
-      row("worst tenth", found.worstDecile, found.worstDecileClients), ...found.regions.map((region) => row(region[0], region[2], region[1])));
+      row("weighted mean", found.weightedMean, found.clients),
+      ...(found.worstDecileClients ? [row("mean", found.mean, found.clients), row("worst tenth", found.worstDecile, found.worstDecileClients)] : []),
+      ...found.regions.map((region) => row(region[0], region[2], region[1])));
   }
 }
 
