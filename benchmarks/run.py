@@ -18,6 +18,7 @@ from benchmarks.measure import Result, write
 NAMES = (
     "mask_cpu",
     "mix_kernel",
+    "block_codec",
     "native_kernels",
     "event_engine",
     "exchange_scale",

@@ -27,7 +27,8 @@ from spyker.protocol.messages import ClientMessage, MaskedUpdate, Update
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import Fact
 from spyker.sim.clock import Clock
-from spyker.sim.cluster import ClusterSimulation, SimPeerConnection, SimSession
+from spyker.sim.cluster import ClusterSimulation
+from spyker.sim.connected_processes import SimPeerConnection, SimSession
 from spyker.sim.links import Links
 from spyker.sim.sim_process import SimDisk, SimProcess
 from spyker.sim.sim_seals import SimSealer

@@ -178,7 +178,7 @@ class ExchangingServer(NoisyServer):
         data = round(self.whole_weight(max(1, sum(self.sizes.values()))))  # without clients, it still has a model
         clients = round(self.whole_weight(len(self.sizes)))
         weights, momentum = self.consensus.begin_exchange(bid), self.momentum.snapshot()
-        snapshot = ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients))
+        snapshot = self.as_sent(ExchangeModel(weights, momentum, self.age, data, bid, clients=max(1, clients)))
         recent = {b: s for b, s in self.exchange_models.items() if b > bid - REMEMBERED}
         self.exchange_models = recent | {bid: snapshot}
         self.latest, self.rounds, self.old_version = bid, 0.0, self.version

@@ -128,7 +128,7 @@ class StrideTree(Stride):
             self.send_server(self.parent(), whole)
             return
         self.heard = {self.id, *self.shares}
-        self.settle(ExchangeResult(whole.weights, whole.momentum, whole.age, whole.bid))
+        self.settle(self.as_sent(ExchangeResult(whole.weights, whole.momentum, whole.age, whole.bid)))
         self.pass_token()
 
     def settle(self, common: ExchangeResult) -> None:

@@ -69,7 +69,7 @@ class SyncSpyker(Spyker):
         """Stop processing updates, and send the model to all other servers."""
         self.bid, self.waiting, self.count = bid, True, 0
         self.models = {later: models for later, models in self.models.items() if later >= bid}
-        mine = PeerModel(self.weights.snapshot(), self.age, bid)
+        mine = self.as_sent(PeerModel(self.weights.snapshot(), self.age, bid))  # all servers fold the same models
         self.models.setdefault(bid, {})[self.id] = mine
         self.send_all_servers(mine)
 

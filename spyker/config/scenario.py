@@ -12,6 +12,8 @@ from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.stride import Stride
+from spyker.compression.block_codec import NONE
+from spyker.compression.settings import CompressionSettings
 from spyker.config import kernel_names
 from spyker.config.algorithms import NAMES, find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
@@ -148,6 +150,7 @@ class Scenario:
     evaluation: Evaluation = field(default_factory=Evaluation)
     robust: FilterParameters = field(default_factory=FilterParameters)
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
     algorithms: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
@@ -203,6 +206,7 @@ SECTIONS: dict[str, type[Any]] = {
     "evaluation": Evaluation,
     "robust": FilterParameters,
     "privacy": PrivacySettings,
+    "compression": CompressionSettings,
 }
 
 
@@ -334,6 +338,13 @@ def check_masking(scenario: Scenario) -> None:
             "privacy.masking",
             f"true is not allowed: {scenario.algorithm} applies each update by itself, so a server must see it",
             "Use an algorithm with rounds or a buffer: stride, fedavg, hierfavg or fedbuff",
+        )
+    if scenario.compression.updates != NONE:
+        raise UsageError(
+            "compression.updates",
+            f"{show(scenario.compression.updates)} is not allowed with privacy.masking: masks hide all bits of a "
+            "number, so rounded numbers take no fewer bytes",
+            'Write "none", or switch masking off',
         )
     unknown = [region for region in privacy.helpers or () if region >= len(regions)]
     if unknown:

@@ -31,6 +31,7 @@ from spyker.net.wire import MessageValidator, fill
 from spyker.node.pending_updates import PendingTask, PendingUpdates
 from spyker.node.rejection import Rejection
 from spyker.protocol.client import Client
+from spyker.protocol.codec import MalformedMessage
 from spyker.protocol.messages import ServerMessage
 
 WELCOME_SECONDS = 60.0
@@ -63,7 +64,7 @@ class ClientLink:
         self.pending = PendingUpdates(client, resends=resends)
         self.status = ClientStatus(client.id, trainings=client.step)
         self.identity = identity
-        self._validator = MessageValidator(client.receives, shared.sizes)
+        self._validator = MessageValidator(client.kinds, shared.sizes)
         self._seen = time.monotonic()  # last message of a server
         self._active = self._seen  # last frame that was read or written, or answer to a probe
         self._lost_at = self._seen  # when the connection was lost
@@ -328,7 +329,11 @@ class ClientLink:
                     await self.leave()
                     return False
             number, token, saved = assignment.number, assignment.task_token, assignment.saved
-            await self._begin(self.pending.assigned(address, number, token, message, saved))
+            try:
+                held = self.pending.assigned(address, number, token, message, saved)
+            except MalformedMessage as error:
+                raise Rejection("malformed", str(error)) from None
+            await self._begin(held)
             del chunk, message  # they may be large
             await self._answer(stream)
 

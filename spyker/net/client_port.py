@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,16 +66,16 @@ class ClientPort:
         self,
         driver: Driver,
         sizes: Sizes,
-        answers: type[ClientMessage],
+        kinds: Iterable[type[ClientMessage]],
         verifier: ClientVerifier | None,
         limits: ClientLimits,
         authenticated: AuthenticatedPeers | None = None,
     ) -> None:
-        """Serve clients; ``authenticated`` is told their connections.
+        """Serve clients, which send messages of these ``kinds``; ``authenticated`` is told their connections.
 
         If ``verifier`` is ``None``, clients are not authenticated.
         """
-        self.driver, self.validator = driver, MessageValidator([answers], sizes)
+        self.driver, self.validator = driver, MessageValidator(kinds, sizes)
         self.verifier, self.limits = verifier, limits
         self.authenticated = AuthenticatedPeers() if authenticated is None else authenticated
         self.replaced = ReplacedClients(driver)

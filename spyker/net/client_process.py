@@ -32,6 +32,7 @@ from spyker.net.server_config import check_address, check_insecure_masking, lear
 from spyker.net.training_thread import TrainingThread
 from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.node.ed25519_keys import federation_id
+from spyker.protocol.client_coder import ClientCoder
 from spyker.protocol.codec import Sizes
 from spyker.protocol.masked_client import MaskingClient
 from spyker.tasks.checked_task import CheckedTask
@@ -249,12 +250,13 @@ async def join(
     choice = TransportChoice(network.transport, network.state)
     connections = {k: Connections(network, choice, authority) for k in clients}
     known = KnownServers(servers, numbers, followed, network.state)
+    sizes = Sizes(parameters, len(scenario.placement().learners), task.buffers)
     shared = ClientContext(
         behaviour,
         training,
         ServerRanking(known, Connections(network, choice, authority)),
         BufferPool(parameters, max(RECEIVE_MEMORY, 4 * parameters * len(clients))),  # each client holds one model
-        Sizes(parameters, len(scenario.placement().learners)),
+        sizes,
         layout_digest(task),
         learning_digest(scenario),
         log,
@@ -265,6 +267,7 @@ async def join(
         client = (
             masking_client(scenario, task, own[k], authority, known, by) if masking else scenario.chosen.client(k, 0)
         )
+        client.coder = ClientCoder.of(scenario.compression, sizes)
         if states is not None and discard:
             states.discard(k)
         client.step = training.restore(k)

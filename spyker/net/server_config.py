@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spyker.compression.block_codec import NONE
 from spyker.config.scenario import CLIENTS, Scenario, load
 from spyker.config.sections import convert, read, refuse_unknown, to_toml, write
 from spyker.errors import UsageError
@@ -256,13 +257,17 @@ def learning_digest(scenario: Scenario) -> bytes:
     options = {key: value for key, value in options.items() if key not in ("node_config", "setup")}  # of a Flower app
     answers = scenario.chosen.client.__qualname__  # with models, or with differences
     agreed = [scenario.task.name, options, scenario.seed, training, answers]
-    privacy = scenario.privacy
-    return digest([*agreed, asdict(privacy)] if privacy.has_budget or privacy.masking else agreed)
+    privacy, codes = scenario.privacy, scenario.compression.with_clients
+    if privacy.has_budget or privacy.masking:
+        agreed.append(asdict(privacy))
+    return digest([*agreed, codes] if codes else agreed)
 
 
 def deployment_digest(scenario: Scenario) -> bytes:
     """Return a digest of the settings that all servers must share."""
-    return digest([learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)])
+    agreed = [learning_digest(scenario).hex(), scenario.algorithm, asdict(scenario.parameters)]
+    code = scenario.compression.exchanges
+    return digest(agreed if code == NONE else [*agreed, code])
 
 
 def digest(value: object) -> bytes:

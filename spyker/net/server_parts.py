@@ -151,7 +151,7 @@ class ServerParts:
         del self._weights  # the list has the only reference: the model may be large
         rate = rate_of(scenario.training, self.spec)
         parameters, memory = initial[0].size, int(deploy.receive_memory_mb * 1e6)
-        self.sizes = Sizes(parameters, len(self.places.learners))
+        self.sizes = Sizes(parameters, len(self.places.learners), self.spec.buffers)
         models = BufferPool(parameters, memory)  # for the results of mixes
         secret = bytes.fromhex(self.identity.secret)
         privacy = client_privacy(scenario, parameters, self.spec.buffers, secret_noise(secret))
@@ -174,6 +174,7 @@ class ServerParts:
                 self._client_metrics(),
                 masking_setup(scenario, opener),
                 privacy,
+                scenario.compression,
             )
             return scenario.chosen.create(deploy.server, setup, roster)
 

@@ -40,6 +40,7 @@ from spyker.net.websocket_port import WebSocketPort, server_tls
 from spyker.node.effects import MembershipChanged
 from spyker.node.events import Drain
 from spyker.node.views import View
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.masked_server import MASKING_MESSAGES
 from spyker.protocol.messages import MaskedUpdate, PeerMessage
 from spyker.tasks.initial_model import InitialModelFile
@@ -201,7 +202,8 @@ class ServerProcess(ServerParts):
         most = connection_limits(config, len(self.peers), self.log)
         ports = Ports(deploy, most, self._report_closed, peers=bool(self.peers), insecure=self.insecure)
         answers = MaskedUpdate if scenario.privacy.masking else scenario.chosen.answers
-        self.port = ClientPort(self.driver, self.sizes, answers, verifier, limits, ports.authenticated)
+        updates = with_coded([answers], scenario.compression.updates).values()
+        self.port = ClientPort(self.driver, self.sizes, updates, verifier, limits, ports.authenticated)
         self.health = Health()
         served = {CLIENTS_CONNECT: self.port.attend, CHECK: self.health.check}
         front = grpc.aio.server(
@@ -237,7 +239,10 @@ class ServerProcess(ServerParts):
     def _allowed_kinds(self, sender: int, receiver: int) -> tuple[type[PeerMessage], ...]:
         chosen = self.config.scenario.chosen
         masking = MASKING_MESSAGES if self.config.scenario.privacy.masking else ()
-        return (*chosen.between(sender, receiver, self.sizes.servers), chosen.bootstrap, *masking)
+        between = with_coded(
+            chosen.between(sender, receiver, self.sizes.servers), self.config.scenario.compression.exchanges
+        )
+        return (*between.values(), chosen.bootstrap, *masking)
 
     def _address(self, view: View, j: int) -> str | None:
         """Return a server's address: from the view, or from this machine's configuration."""

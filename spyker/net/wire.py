@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from spyker.net import spyker_pb2 as pb
-from spyker.net.frames import Read, in_one_piece, receive
+from spyker.net.frames import Read, check_norm, in_one_piece, receive
 from spyker.node.rejection import Rejection
 from spyker.protocol.codec import (
+    SINGLE,
     Array,
+    CodedAs,
     MalformedMessage,
     Sizes,
     as_json,
@@ -22,9 +24,7 @@ from spyker.protocol.codec import (
     schema_of,
 )
 from spyker.protocol.messages import Message
-from spyker.vectors import Vector
-
-SINGLE = np.dtype(np.float32)
+from spyker.vectors import Vector, length
 
 
 def fill(content: pb.Content, message: Message, *, echoed: bool = True) -> list[Array]:
@@ -114,7 +114,11 @@ class IncomingMessage:
             for dtype, count in self._shapes
         ]
         size = await receive(read, self._chunk, arrays, max_norm)
-        return self._message(arrays, echoed), size
+        message = self._message(arrays, echoed)
+        for form, array in zip(schema_of(self.kind).arrays, arrays, strict=True):
+            if max_norm is not None and isinstance(form.mark, CodedAs) and array.size:
+                check_norm(length(form.mark.decoded(array, self._sizes)) ** 2, max_norm)
+        return message, size
 
     def _message(self, arrays: list[Array], known: Mapping[str, Any]) -> Message:
         try:

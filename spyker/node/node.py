@@ -63,7 +63,6 @@ from spyker.node.paxos import Proposal
 from spyker.node.pending_updates import most_unsaved
 from spyker.node.rejection import Rejection
 from spyker.node.task_tokens import COPIED_LEDGER
-from spyker.protocol.codec import Sizes
 from spyker.protocol.facts import LedgerCopied, UpdateApplied
 from spyker.protocol.messages import (
     Action,
@@ -157,7 +156,7 @@ class Node(NodeCheckpoints):
         self._server = server = self._built({})
         server.restore(ServerState(numbers["server"], {name: vectors[name] for name in numbers["vectors"]}))
         self._task_tokens.restore(numbers["clients"])
-        saved = Unpacker(vectors, server.kinds(), Sizes(server.weights.snapshot().size, server.n))
+        saved = Unpacker(vectors, server.kinds(), server.array_sizes)
         self._peers.restore(numbers, server, saved)
         self._inbox.requeue(saved.unpack(numbers["requeued"]))
         self._saved_version = server.version
@@ -345,6 +344,7 @@ class Node(NodeCheckpoints):
         if self._sessions.get(k) != entry.session:
             return []  # it has disconnected meanwhile
         self._unwelcomed.discard(k)
+        self._server.reconnected(k)
         tasks = self._task_tokens.entry(k)
         tasks.size = entry.size
         keep = self._hold(k, entry.held_tokens)

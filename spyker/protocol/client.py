@@ -7,6 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from spyker.compression.block_codec import NONE
+from spyker.protocol.client_coder import ClientCoder
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.messages import Action, Model, ServerMessage, ToServer, Train, Update
 from spyker.vectors import Vector
 
@@ -14,7 +17,7 @@ from spyker.vectors import Vector
 class Client:
     """Client C_k: trains each model that its server sends and returns the result."""
 
-    __slots__ = ("id", "received", "server", "step")
+    __slots__ = ("coder", "id", "received", "server", "step")
     receives: ClassVar[tuple[type[ServerMessage], ...]] = (Model,)
     """Message classes that the client accepts."""
     difference: ClassVar[bool] = False
@@ -25,6 +28,14 @@ class Client:
         self.server = server
         self.step = 0
         self.received: Model | None = None
+        self.coder: ClientCoder | None = None
+        """Decodes models and codes updates; ``None``: vectors are not compressed."""
+
+    @property
+    def kinds(self) -> list[type[ServerMessage]]:
+        """Message classes that arrive, coded or not."""
+        code = NONE if self.coder is None else self.coder.settings.models
+        return list(with_coded(self.receives, code).values())
 
     @property
     def ready(self) -> bool:
@@ -33,6 +44,8 @@ class Client:
 
     def handle(self, sender: int, message: ServerMessage) -> list[Action]:
         """Procedure LocalTraining(W_i, A_i, η_k), up to the training itself."""
+        if self.coder is not None:
+            message = self.coder.decode(message)
         assert isinstance(message, Model)
         self.received = message
         step, self.step = self.step, self.step + 1
@@ -50,6 +63,8 @@ class Client:
         if received is None:
             raise RuntimeError(f"client {self.id}: trained() was called without a model")
         update = Update(weights, received.age, received.version, examples, metrics, evaluation)
+        if self.coder is not None:
+            update = self.coder.encode(update, None if self.difference else received.weights)
         return [ToServer(self.server, update)]
 
 

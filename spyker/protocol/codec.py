@@ -6,6 +6,7 @@ says which; marks in ``Annotated`` constrain the values:
 - ``weights: Vector`` is a float32 array as long as the model; ``Annotated[npt.NDArray[np.uint8], MaxLength(1000)]`` an
   array of bytes of any length up to 1,000, and ``MaxLength(None)`` one up to the model's length. A message may have
   several.
+- ``CodedAs("int8")`` marks an array of bytes that is a coded vector (:mod:`~spyker.compression.block_codec`).
 - ``msgspec.Meta(ge=0, lt=10)`` bounds a number, or each number of a tuple. Numbers are always finite.
 - ``PER_SERVER`` marks a tuple with one entry per server that has clients. Their number may change.
 - ``ECHOED`` marks a field of a client message that repeats a value of the task; the server's driver knows it.
@@ -28,6 +29,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from spyker.compression import block_codec
+from spyker.vectors import Vector
+
 if TYPE_CHECKING:
     from spyker.protocol.messages import Message
 
@@ -40,6 +44,7 @@ M = TypeVar("M", bound="Message")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 PLAIN = (int, float, bool)
+SINGLE = np.dtype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,27 @@ class MaxLength:
     """Mark of an array with at most ``count`` entries; ``None``: at most as many as the model has."""
 
     count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CodedAs:
+    """Mark of an array of bytes: a coded vector of the model's length or, with ``most``, up to so many in a row."""
+
+    code: str
+    most: int | None = None
+
+    def bytes(self, sizes: Sizes) -> int:
+        """Return the bytes of one coded vector."""
+        return sum(block_codec.size_of(self.code, sizes.parameters, sizes.buffers))
+
+    def parts(self, coded: Array, sizes: Sizes) -> list[Array]:
+        """Return the coded vectors in ``coded``."""
+        unit = self.bytes(sizes)
+        return [coded[start : start + unit] for start in range(0, coded.size, unit)]
+
+    def decoded(self, coded: Array, sizes: Sizes, onto: Vector | None = None) -> Vector:
+        """Return one coded vector, added to ``onto``."""
+        return block_codec.decode(coded, self.code, sizes.parameters, sizes.buffers, onto)
 
 
 class FieldMark:
@@ -65,6 +91,8 @@ class Sizes(NamedTuple):
 
     parameters: int
     servers: int
+    buffers: int = 0
+    """Number of buffers among the parameters, at the end."""
 
 
 class ArraySpec(NamedTuple):
@@ -72,17 +100,39 @@ class ArraySpec(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
-    up_to: MaxLength | None
+    mark: MaxLength | CodedAs | None
     """None: exactly as long as the model."""
+
+    @property
+    def variable(self) -> bool:
+        """Whether messages say how long the array is."""
+        return isinstance(self.mark, MaxLength) or (self.mark is not None and self.mark.most is not None)
 
     def length(self, claimed: int | None, sizes: Sizes) -> int:
         """Return the array's length; raise ``MalformedMessage`` if the claimed length is not allowed."""
-        if self.up_to is None:
+        if self.mark is None:
             return sizes.parameters
-        most = sizes.parameters if self.up_to.count is None else self.up_to.count
-        if claimed is None or not 0 <= claimed <= most:
-            raise MalformedMessage(f"{self.name}: {claimed} entries are not allowed: the maximum is {most:,}")
+        unit = 1
+        if isinstance(self.mark, MaxLength):
+            most = sizes.parameters if self.mark.count is None else self.mark.count
+        else:
+            unit = self.mark.bytes(sizes)
+            if self.mark.most is None:
+                return unit
+            most = unit * self.mark.most
+        if claimed is None or not 0 <= claimed <= most or claimed % unit:
+            allowed = f"the maximum is {most:,}" + (f", in multiples of {unit:,}" if unit > 1 else "")
+            raise MalformedMessage(f"{self.name}: {claimed} entries are not allowed: {allowed}")
         return claimed
+
+    def check(self, array: Array, sizes: Sizes) -> None:
+        """Raise ``MalformedMessage`` if coded vectors are not of finite numbers."""
+        if isinstance(self.mark, CodedAs):
+            for part in self.mark.parts(array, sizes):
+                try:
+                    block_codec.check(part, self.mark.code, sizes.parameters, sizes.buffers)
+                except ValueError as error:
+                    raise MalformedMessage(f"{self.name}: {error}") from None
 
 
 class MessageSchema(NamedTuple):
@@ -123,14 +173,15 @@ def read_schema(kind: type[Message]) -> MessageSchema:
         inner, marks = unwrap(hint)
         if typing.get_origin(inner) is np.ndarray:
             (dtype,) = typing.get_args(typing.get_args(inner)[1])
-            arrays.append(ArraySpec(name, np.dtype(dtype), next((m for m in marks if isinstance(m, MaxLength)), None)))
+            mark = next((m for m in marks if isinstance(m, MaxLength | CodedAs)), None)
+            arrays.append(ArraySpec(name, np.dtype(dtype), mark))
             continue
         echoed |= {name} if ECHOED in marks else set()
         per_server |= {name} if PER_SERVER in marks else set()
         bounded = bound(kind, name, inner, marks)
         fields.append((name, bounded | None, None) if optional or ECHOED in marks else (name, bounded))
     struct = msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
-    fixed = all(array.up_to is None for array in arrays)
+    fixed = not any(array.variable for array in arrays)
     names = tuple(field[0] for field in fields)
     read = msgspec.json.Decoder(struct)
     return MessageSchema(names, read, tuple(arrays), frozenset(echoed), frozenset(per_server), fixed)
@@ -196,13 +247,13 @@ def lengths(arrays: Sequence[Array], kind: type[Message]) -> list[int]:
     said = schema_of(kind)
     if said.fixed:
         return []
-    return [array.size for form, array in zip(said.arrays, arrays, strict=True) if form.up_to is not None]
+    return [array.size for form, array in zip(said.arrays, arrays, strict=True) if form.variable]
 
 
 def expected(kind: type[Message], claimed: Sequence[int], sizes: Sizes) -> list[tuple[np.dtype[Any], int]]:
     """Return the types and lengths of the arrays of an incoming message."""
     forms, rest = schema_of(kind).arrays, list(claimed)
-    found = [(form.dtype, form.length(rest.pop(0) if rest and form.up_to else None, sizes)) for form in forms]
+    found = [(form.dtype, form.length(rest.pop(0) if rest and form.variable else None, sizes)) for form in forms]
     if rest:
         raise MalformedMessage(f"{len(rest)} unexpected arrays")
     return found
@@ -238,6 +289,7 @@ def decode(
         if values[name] is None:
             raise MalformedMessage(f"{name} is missing")
     for form, array in zip(said.arrays, arrays, strict=True):
+        form.check(array, sizes)
         values[form.name] = array
     return kind(**values)
 

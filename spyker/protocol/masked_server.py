@@ -193,15 +193,13 @@ class MaskedServer(Server):
         self._give_up_suspected()
         return actions + self._taken()
 
-    def start(self) -> Iterator[Action]:
-        """Return the first actions: send W⁰ to every client."""
-        if self.masked_sums is None:
-            return super().start()
-        return iter([self._to_mask(action) for action in super().start()])
+    @property
+    def _edits_actions(self) -> bool:
+        return self.masked_sums is not None or super()._edits_actions
 
-    def _taken(self) -> list[Action]:
-        actions = super()._taken()
-        return actions if self.masked_sums is None else [self._to_mask(action) for action in actions]
+    def _outgoing(self, actions: list[Action]) -> list[Action]:
+        masked = actions if self.masked_sums is None else [self._to_mask(action) for action in actions]
+        return super()._outgoing(masked)
 
     def _to_mask(self, action: Action) -> Action:
         """Tell a client how to mask its update."""

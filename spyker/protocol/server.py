@@ -7,15 +7,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from spyker.compression.settings import CompressionSettings
 from spyker.placement import Topology, following
 from spyker.privacy.client_noise import ClientPrivacy
 from spyker.privacy.masking import MaskingSetup
 from spyker.protocol.client import Client
 from spyker.protocol.codec import MOST_METRICS, Sizes
+from spyker.protocol.coded_messages import with_coded
 from spyker.protocol.facts import EXAMPLES, ClientEvaluated, ClientReported, Fact
 from spyker.protocol.filtered_clients import HELD, QUARANTINE, FilteredClients
 from spyker.protocol.messages import (
@@ -38,10 +40,13 @@ from spyker.protocol.messages import (
     ToServer,
     Update,
 )
+from spyker.protocol.server_coder import ServerCoder
 from spyker.protocol.state import ServerState, Stateful, Unpacker, pack
 from spyker.protocol.weights import Weights
 from spyker.robust.update_filter import FilterParameters, UpdateFilter
 from spyker.vectors import Mix, Vector, mix
+
+P = TypeVar("P", bound=PeerMessage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class Setup:
     """Settings of secure aggregation; ``None``: clients do not mask their updates."""
     client_privacy: ClientPrivacy | None = None
     """Settings of client-level differential privacy; ``None``: sums have no noise."""
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
+    """Codes of vectors in messages."""
 
     def generator(self, server: int) -> np.random.Generator:
         """Return the random generator of a server."""
@@ -205,6 +212,10 @@ class Server(FilteredClients):
         self.version = 0
         self.update_filter = UpdateFilter(setup.robust, roster)
         self._roster, self._client_metrics = roster, setup.client_metrics
+        self._array_sizes = Sizes(setup.weights.size, setup.servers, setup.buffers)
+        self._coder: ServerCoder | None = None
+        if setup.compression.on:
+            self._coder = ServerCoder(setup.compression, self._array_sizes, difference=self.client.difference)
         self._metric_names: dict[int, set[str]] = {}  # by client
         self._actions: list[Action] = []
         self._may_lead: Callable[[], bool] = lambda: True  # whether this server holds a majority lease
@@ -214,6 +225,16 @@ class Server(FilteredClients):
         """Number of servers that have clients."""
         return len(self.ring)
 
+    @property
+    def array_sizes(self) -> Sizes:
+        """Numbers that determine the lengths of arrays and tuples in messages."""
+        return self._array_sizes._replace(servers=self.n)
+
+    def reconnected(self, client: int) -> None:
+        """Note that a client has a new connection, and may be a new process that remembers no message."""
+        if self._coder is not None:
+            self._coder.reconnected(client)
+
     def use_lease(self, may_lead: Callable[[], bool]) -> None:
         """Ask ``may_lead`` before the token is used: whether a majority of the servers still grants that."""
         self._may_lead = may_lead
@@ -221,10 +242,8 @@ class Server(FilteredClients):
     def start(self) -> Iterator[Action]:
         """Return the first actions: send W⁰ to every client. Called once, before any event."""
         model = self.model(self.rate)
-        if self.update_filter.on:
-            self._actions += [ToClient(k, model) for k in self._roster]
-            return iter(self._taken())
-        return (ToClient(k, model) for k in self._roster)
+        tasks = (ToClient(k, model) for k in self._roster)
+        return iter(self._outgoing(list(tasks))) if self._edits_actions else tasks
 
     @abstractmethod
     def receive(self, sender: int, message: ClientMessage | PeerMessage) -> None:
@@ -254,6 +273,8 @@ class Server(FilteredClients):
 
     def handle(self, sender: int, message: ClientMessage | PeerMessage) -> list[Action]:
         """Process a message and return the actions."""
+        if self._coder is not None:
+            message = self._coder.decode(sender, message, self.weights.current)
         if self.update_filter.on and isinstance(message, ClientMessage) and not self.postpones(message):
             self._filter(sender, message)
         else:
@@ -300,12 +321,31 @@ class Server(FilteredClients):
 
     def _taken(self) -> list[Action]:
         actions, self._actions = self._actions, []
+        return self._outgoing(actions)
+
+    @property
+    def _edits_actions(self) -> bool:
+        """Whether actions are not returned to the driver as the algorithm makes them."""
+        return self._coder is not None or self.update_filter.on
+
+    def _outgoing(self, actions: list[Action]) -> list[Action]:
+        """Code vectors, and tell the filter which models clients train."""
+        if not self._edits_actions:
+            return actions
+        return [self._encoded(action) for action in actions]
+
+    def _encoded(self, action: Action) -> Action:
+        if isinstance(action, ToServer) and isinstance(action.message, PeerMessage) and self._coder is not None:
+            return ToServer(action.server, self._coder.encode_peer(action.message))
+        if not (isinstance(action, ToClient) and isinstance(action.message, Model)):
+            return action
+        k, model = action.client, action.message
+        weights = model.weights
+        if self._coder is not None:
+            model, weights = self._coder.encode_model(k, model)
         if self.update_filter.on:
-            for action in actions:
-                if isinstance(action, ToClient) and isinstance(action.message, Model):
-                    model = action.message
-                    self.update_filter.assigned(action.client, model.version, model.rate, model.weights)
-        return actions
+            self.update_filter.assigned(k, model.version, model.rate, weights)
+        return action if model is action.message else ToClient(k, model)
 
     # --- Membership changes ------------------------------------------------------------------------------------------
 
@@ -370,7 +410,7 @@ class Server(FilteredClients):
         if state.numbers.keys() != set(kept):
             unlike = sorted(state.numbers.keys() ^ set(kept))
             raise ValueError(f"the checkpoint was written by another version: it differs in {', '.join(unlike)}")
-        saved = Unpacker(state.vectors, self.kinds(), Sizes(expected, self.n))
+        saved = Unpacker(state.vectors, self.kinds(), self.array_sizes)
         for name in kept:
             value, current = saved.unpack(state.numbers[name]), getattr(self, name)
             if isinstance(current, Stateful):
@@ -387,9 +427,8 @@ class Server(FilteredClients):
 
     @classmethod
     def kinds(cls) -> dict[str, type[Message]]:
-        """Return the message classes that the server receives or sends, by kind."""
-        kinds: tuple[type[Message], ...] = (cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap)
-        return {kind.kind: kind for kind in kinds}
+        """Return the message classes that the server receives or sends, by kind, whatever the compression is."""
+        return with_coded((cls.answers, Join, Leave, *cls.receives, *cls.sends, cls.bootstrap))
 
     # --- Methods for subclasses --------------------------------------------------------------------------------------
 
@@ -412,6 +451,10 @@ class Server(FilteredClients):
     def send_all_servers(self, message: PeerMessage) -> None:
         """Send a message to all other servers that have clients, in ring order."""
         self._actions.extend(ToServer(j, message) for j in self.ring if j != self.id)
+
+    def as_sent(self, message: P) -> P:
+        """Return a message to other servers as they will decode it, for what must be the same on all servers."""
+        return message if self._coder is None else self._coder.as_sent(message)
 
     def record(self, fact: Fact) -> None:
         """Write a fact to the run record."""

@@ -68,7 +68,7 @@ def replay(path: Path, checkpoint: int | None = None) -> Replay:
     header = LogHeader.decode(first)
     scenario = resolve(from_table(tomllib.loads(header.scenario)))
     node = make_node(header, scenario)
-    sizes = Sizes(header.weights.array().size, len(scenario.placement().learners))
+    sizes = Sizes(header.weights.array().size, len(scenario.placement().learners), header.buffers)
     resumed = None
     if header.numbers is not None:
         resumed = json.loads(header.numbers), {name: each.array() for name, each in header.vectors.items()}
@@ -117,6 +117,7 @@ def make_node(header: LogHeader, scenario: Scenario) -> Node:
         client_privacy=client_privacy(
             scenario, header.weights.array().size, header.buffers, secret_noise(header.secret)
         ),
+        compression=scenario.compression,
     )
 
     def build(roster: Mapping[int, int]) -> Server:

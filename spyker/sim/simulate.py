@@ -12,6 +12,8 @@ from spyker.config.world import latency_seconds
 from spyker.engines.engine import Engine
 from spyker.placement import Placement
 from spyker.protocol.client import Client
+from spyker.protocol.client_coder import ClientCoder
+from spyker.protocol.codec import Sizes
 from spyker.protocol.masked_client import MaskingClient
 from spyker.protocol.server import Server, Setup, Work
 from spyker.records import run_started
@@ -131,6 +133,7 @@ def make_simulation(
         client_metrics={} if task.evaluated_by == SERVERS else limits_by_name((task.metric, *task.also)),
         masking=masking_setup(scenario, SimOpener),
         client_privacy=client_privacy(scenario, initial.size, task.buffers, sim_noise(scenario.seed)),
+        compression=scenario.compression,
     )
     adversaries = Adversaries.of(scenario)
     surroundings: dict[str, Any] = {
@@ -154,6 +157,8 @@ def make_simulation(
         size = adversaries.sizes(size)
     scored = masked_scores(scenario.privacy, task, task.evaluated_by)
     clients = sim_clients(scenario, places, size, task.buffers, scored, adversaries)
+    for client in clients:
+        client.coder = ClientCoder.of(scenario.compression, Sizes(initial.size, setup.servers, setup.buffers))
 
     def build(i: int, roster: Mapping[int, int]) -> Server:
         return scenario.chosen.create(i, setup, roster)

@@ -77,7 +77,7 @@ def make_driver(
 @asynccontextmanager
 async def at_the_port(driver: Driver, limits: ClientLimits | None = None, **hello: Any) -> AsyncIterator[Any]:
     """A stream, in plaintext, of client 0 that has said Hello."""
-    port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, limits or ClientLimits())
+    port = ClientPort(driver, Sizes(PARAMETERS, 1), [Update], None, limits or ClientLimits())
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((handler(CLIENTS_CONNECT, port.attend),))
     number = server.add_insecure_port("127.0.0.1:0")

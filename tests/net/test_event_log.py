@@ -26,13 +26,17 @@ def saved_version(state: Path) -> int:
     return 0 if checkpoint is None else checkpoint.numbers["server"]["version"]
 
 
+@pytest.mark.parametrize("code", ["none", "int4"])
 @pytest.mark.parametrize("algorithm", [pytest.param("spyker", marks=pytest.mark.slow), "stride"])
 def test_the_log_of_a_killed_server_leads_to_the_bytes_of_its_last_checkpoint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], algorithm: str, code: str
 ) -> None:
     """Twice: of the process that began, and of the one that went on from its checkpoint."""
+    compression = {"updates": code, "models": code, "exchanges": "int8" if code == "int4" else code}
     folder = tmp_path / "server-0"
-    with deployed(table(algorithm, (2, 1)), tmp_path, event_log="events", checkpoint_updates=3) as deployment:
+    with deployed(
+        table(algorithm, (2, 1), compression=compression), tmp_path, event_log="events", checkpoint_updates=3
+    ) as deployment:
         deployment.up(1)
         deployment.attend("2-2", 1)
         for incarnation in (1, 2):

@@ -260,7 +260,7 @@ def test_there_is_room_for_so_many_connections_and_then_again() -> None:
 
 async def at_the_clients_port(driver: Any, *messages: Any) -> dict[str, Any]:
     """Say this to a server, and return the status with which it ends the stream."""
-    port = ClientPort(driver, Sizes(PARAMETERS, 1), Update, None, ClientLimits())
+    port = ClientPort(driver, Sizes(PARAMETERS, 1), [Update], None, ClientLimits())
     async with (
         listening(port.attend, method=CLIENTS_CONNECT) as address,
         connect(f"ws://{address}{PREFIX}{CLIENTS_CONNECT}", proxy=None, max_size=None) as raw,

@@ -2,71 +2,15 @@
 
 import json
 import random
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Collection
 
 import numpy as np
 import pytest
 from masked import SIZE, Home, client, train
 
+from benchmarks.offender_search import THRESHOLD, always, play, sometimes
 from spyker.privacy.masking import MaskedSums
 from spyker.privacy.offenders import MOST_GROUPS, QUIET, SPARE, OffenderSearch
-
-THRESHOLD = 3
-
-
-class Played(NamedTuple):
-    """What happened in some rounds."""
-
-    found: dict[int, int]
-    """Round in which each offender was excluded first."""
-    innocent: int
-    """How often another client was excluded."""
-    lost: float
-    """Share of the other clients' updates that were in spoilt sums."""
-
-
-def play(
-    clients: int, offends: Callable[[int, random.Random], bool], rounds: int, seed: int, absent: float = 0.0
-) -> Played:
-    """Rounds in which groups that are too small are merged with the smallest other one, as batches are."""
-    search, drawn, out = OffenderSearch(), random.Random(seed), dict[int, int]()
-    found, innocent, lost, counted = dict[int, int](), 0, 0, 0
-    offenders = {k for k in range(clients) if offends(k, random.Random(1)) or offends(k, random.Random(2))}
-    for turn in range(rounds):
-        out = {k: until for k, until in out.items() if until > turn}
-        present = [k for k in range(clients) if k not in out]
-        groups: dict[int, list[int]] = {}
-        for k in present:
-            if drawn.random() >= absent:
-                groups.setdefault(search.group(k), []).append(k)
-        spare = groups.pop(SPARE, [])
-        sums = sorted(groups.values(), key=len)
-        if not sums or len(sums[0]) < THRESHOLD:
-            sums = [sums[0] + spare if sums else spare, *sums[1:]]
-        while len(sums) > 1 and len(sums[0]) < THRESHOLD:
-            sums = sorted([sums[0] + sums[1], *sums[2:]], key=len)
-        bad = {k for k in present if offends(k, drawn)}
-        for members in sums:
-            if len(members) >= THRESHOLD:
-                spoilt = not bad.isdisjoint(members)
-                search.note(members, drawn.randbytes(8), spoilt=spoilt)
-                lost += spoilt * len(set(members) - offenders)
-                counted += len(set(members) - offenders)
-        for k in search.judge(present, THRESHOLD):
-            out[k] = turn + 30
-            found |= {k: found.get(k, turn)} if k in offenders else {}
-            innocent += k not in offenders
-        search.regroup([k for k in present if k not in out], THRESHOLD)
-    return Played(found, innocent, lost / counted)
-
-
-def always(*offenders: int) -> Callable[[int, random.Random], bool]:
-    return lambda k, drawn: k in offenders
-
-
-def sometimes(share: float, *offenders: int) -> Callable[[int, random.Random], bool]:
-    return lambda k, drawn: k in offenders and drawn.random() < share
 
 
 @pytest.mark.parametrize("clients", [4, 5, 6, 8, 12, 40])

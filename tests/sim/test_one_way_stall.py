@@ -4,7 +4,8 @@ from itertools import pairwise
 from typing import Any
 
 from spyker.algorithms.stride_exchange import FIRST_TIMEOUT
-from spyker.sim.cluster import ClusterSimulation, SimPeerConnection
+from spyker.sim.cluster import ClusterSimulation
+from spyker.sim.connected_processes import SimPeerConnection
 
 DURATION = 80.0
 
