@@ -362,8 +362,11 @@ class TorchTask(Task):
         return self.lends and not self.personal
 
     def _own_memory(self) -> None:
-        """Detach the model from weights that were given back: layers may write to them while other data is tried."""
-        if self.borrows:
+        """Detach the model from W⁰ and from weights that were given back: layers may write to them on any data."""
+        if self.pristine:
+            self._flatten()
+            self.pristine = False
+        elif self.borrows:
             self._use(self.flat.clone())
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:

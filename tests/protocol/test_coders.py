@@ -75,7 +75,7 @@ def test_an_update_is_the_coded_difference_and_its_error_is_added_to_the_next(ki
     sent = np.zeros(SIZE)
     for _ in range(10):
         client.received = Model(model, 0.0, 0, 0.1)
-        (action,) = client.trained(trained)
+        (action,) = client.trained(trained.copy())  # which is the client's own
         assert isinstance(action, ToServer)
         update: Any = action.message
         sent += decode(update.weights, "int4", SIZE)
