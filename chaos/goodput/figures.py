@@ -1,4 +1,4 @@
-"""What is left of a run's updates: how many count in the final states, how long nothing happened, when it was good."""
+"""The figures of one run: updates in final states, the longest gap without an update, and the time to the target."""
 
 from __future__ import annotations
 

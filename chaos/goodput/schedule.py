@@ -27,7 +27,7 @@ def schedule(seed: int, minutes: int, servers: int, clients: int, share: float =
         minutes: length of the run. In each, one server is destroyed.
         servers: number of servers; with 0 none is destroyed.
         clients: number of clients.
-        share: of the clients that are killed in each minute. What is left of a fraction counts in later minutes.
+        share: share of the clients that are killed in each minute. Fractions of a client are carried over.
 
     """
     chance = random.Random(seed)

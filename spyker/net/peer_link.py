@@ -83,15 +83,17 @@ class PeerLink:
 
     async def _stay_connected_for_control(self) -> None:
         """Send control messages. Errors are those of the other connection, which reports them."""
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
-        async with channel(self.address, self.keepalive, self.credentials, server_name(self.peer)) as connection:
-            while True:
-                try:
+        backoff, driver, name = Backoff(FIRST_PAUSE, LONGEST_PAUSE), self.driver, server_name(self.peer)
+        while True:
+            called_at = driver.now()
+            try:
+                # A channel for each attempt: between its own attempts, gRPC repeats the error of an earlier one.
+                async with channel(self.address, self.keepalive, self.credentials, name) as connection:
                     await self._send_control(open_stream(connection, PEERS_CONTROL), backoff)
-                except CONNECTION_LOST as error:
-                    if REFUSED in end_status(error)[1]:
-                        self.driver.deliver(PeerPortClosed(self.peer, now=self.driver.now()))
-                await backoff.wait()
+            except CONNECTION_LOST as error:
+                if REFUSED in end_status(error)[1]:
+                    driver.deliver(PeerPortClosed(self.peer, called_at, now=driver.now()))
+            await backoff.wait()
 
     async def _log_error(self, error: BaseException) -> None:
         """Log the error of a connection, unless it is the same as at the last attempt."""

@@ -159,6 +159,8 @@ class PeerPortClosed(Event, frozen=True, eq=False):
     """A connection to another server was refused: its machine is there, and nobody listens at its address."""
 
     server: int
+    called_at: float
+    """When the connection was attempted, or earlier."""
 
 
 class PeerMessageReceived(Event, frozen=True, eq=False):

@@ -35,29 +35,27 @@ class FailureDetector:
         self.away: dict[int, float] = {}  # per server, the round-trip time of the last call
         self._theirs: dict[int, float] = {}  # per server, the time in its last heartbeat
         self._cannot_save: set[int] = set()  # servers whose last heartbeat said so
-        self._closed: set[int] = set()  # servers at whose addresses nobody listens any more
+        self._closed: dict[int, float] = {}  # servers at whose addresses nobody listened any more, and when
         self._seen: tuple[int, float] = (0, self._began)  # epoch, and when its token was last seen
         self._waits = (0, self._began)  # epoch, and from when on its token may be used
 
     def connected(self, server: int, at: float, epoch: int, *, grants: bool) -> None:
         """Note that a server has accepted a call that began at this time."""
         self.away[server] = self._now() - at
-        self._closed.discard(server)
         self._listen(server, at)
         if grants:
             self._grant(server, epoch, at)
 
-    def port_closed(self, server: int) -> None:
-        """Note that a connection to a server was refused. One that has never responded may be about to start."""
-        if server in self._listened:
-            self._closed.add(server)
+    def port_closed(self, server: int, at: float) -> None:
+        """Note that a connection to a server was refused at this time. It has ended if it had responded before."""
+        if server in self._listened and self._listened[server] < at:
+            self._closed[server] = at
 
     def forget(self, server: int) -> None:
         """Drop what is known of a server that was removed or replaced."""
-        for known in (self._listened, self._granted, self._theirs, self.away):
+        for known in (self._listened, self._granted, self._theirs, self.away, self._closed):
             known.pop(server, None)
         self._cannot_save.discard(server)
-        self._closed.discard(server)
         self._listened[server] = self._now()  # it is not suspected at once
 
     def renew(self, epoch: int) -> None:
@@ -71,7 +69,6 @@ class FailureDetector:
 
     def receive_heartbeat(self, server: int, beat: Heartbeat, epoch: int) -> None:
         """Note a server's heartbeat."""
-        self._closed.discard(server)
         self._theirs[server] = beat.sent  # also if it is lower: the clock of a machine that restarts begins anew
         if beat.saves:
             self._cannot_save.discard(server)
@@ -109,7 +106,7 @@ class FailureDetector:
 
     def ended(self, members: Iterable[int]) -> frozenset[int]:
         """Return the members that have ended: their addresses refuse connections."""
-        return frozenset(self._closed.intersection(members))
+        return frozenset(self._closed.keys() & set(members))
 
     def cannot_save(self, members: Iterable[int]) -> frozenset[int]:
         """Return the members that say that they cannot save."""
@@ -127,6 +124,8 @@ class FailureDetector:
 
     def _listen(self, server: int, at: float) -> None:
         self._listened[server] = max(at, self._listened.get(server, at))
+        if at > self._closed.get(server, at):
+            del self._closed[server]  # it is back
 
     def _grant(self, server: int, epoch: int, at: float) -> None:
         known = self._granted.get(server, (0, 0.0))

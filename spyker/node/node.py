@@ -414,7 +414,7 @@ STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
     PeerHelloReceived: lambda node, event: node._peers.hello(event),
     PeerConnected: lambda node, event: node._peers.connected(event),
     RejectedByPeer: lambda node, event: node._peers.rejected(event),
-    PeerPortClosed: lambda node, event: node._peers.port_closed(event.server),
+    PeerPortClosed: lambda node, event: node._peers.port_closed(event),
     PeerMessageReceived: lambda node, event: node._peers.receive(event),
     PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
     ControlReceived: lambda node, event: node._peers.receive_control(event),

@@ -25,6 +25,7 @@ from spyker.node.events import (
     PeerConnected,
     PeerHelloReceived,
     PeerMessageReceived,
+    PeerPortClosed,
     RejectedByPeer,
 )
 from spyker.node.identity_alerts import COPIED_STATE, IdentityAlerts
@@ -183,9 +184,9 @@ class NodePeers:
         self.membership.refused(event.server, event.lineage, rejection)
         self.apply_membership()
 
-    def port_closed(self, server: int) -> None:
+    def port_closed(self, event: PeerPortClosed) -> None:
         """Do not wait for a server at whose address nobody listens any more."""
-        self.membership.failure_detector.port_closed(server)
+        self.membership.failure_detector.port_closed(event.server, event.called_at)
         self.apply_membership()
 
     # --- Messages ----------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class PublicModel:
     def __init__(self, code: str, sizes: Sizes) -> None:
         self.code, self.sizes = code, sizes
         self.number = 0
-        """Number of the present public model; 0: there is none."""
+        """Number of the present public model; 0 before the first one."""
         self._public = NOTHING
         self._steps: deque[Coded] = deque(maxlen=KEPT)
         self._model: Vector | None = None  # that was sent last
