@@ -43,8 +43,11 @@ class SharedVectors:
         return np.frombuffer(self._arena.buffer, np.float32, self.size, number * self._stride)
 
     def private(self, number: int) -> Vector:
-        """Return a vector as it is now, without copying it. What is written to it stays in this process."""
-        memory = mmap(self._arena.fd, self._stride, access=ACCESS_COPY, offset=number * self._stride)
+        """Return a vector as it is now, without copying it if possible. What is written to it stays in this process."""
+        file = getattr(self._arena, "fd", None)
+        if file is None:  # as on Windows
+            return self.at(number).copy()
+        memory = mmap(file, self._stride, access=ACCESS_COPY, offset=number * self._stride)
         return np.frombuffer(memory, np.float32, self.size)
 
     def take(self) -> tuple[int, Vector]:

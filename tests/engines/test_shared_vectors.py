@@ -39,3 +39,15 @@ def test_too_many_kept_vectors_are_copied() -> None:
     spare = vectors.spare()
     assert spare is not None
     assert vectors.number_of(np.zeros(2, np.float32)) is None
+
+
+def test_what_is_written_to_a_private_vector_reaches_nobody_else() -> None:
+    vectors = SharedVectors(PAGE, 3)
+    first, (number, vector) = vectors.take()[1], vectors.take()
+    vector[:] = 1
+    private = vectors.private(number)
+    assert private.tolist() == vector.tolist()
+    private[:] = 2
+    assert set(vector.tolist()) == {1}
+    assert vectors.private(number).tolist() == vector.tolist()
+    assert not first.any()
