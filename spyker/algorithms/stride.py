@@ -139,7 +139,7 @@ class Stride(ExchangingServer):
                 self.sizes.pop(sender, None)  # its update, if there is one, still counts
                 self.idle.discard(sender)
                 self.check_round()
-                if not self.sizes:
+                if not self.learns:
                     self.merge_deferred()
                 self.check_exchange()
             case PeerMessage() if sender not in self.ring:
@@ -177,7 +177,7 @@ class Stride(ExchangingServer):
             self.overdue = self.latest
             self.check_idle()
         elif timer == NO_CLIENTS:
-            self.rounds = self.rounds if self.sizes else self.parameters.exchange_rounds
+            self.rounds = self.rounds if self.learns else self.parameters.exchange_rounds
             self.check_exchange()
         elif len(self.answered) >= self.fewest_clients:
             self.complete_round()

@@ -133,7 +133,7 @@ class ExchangingServer(NoisyServer):
 
     def check_exchange(self) -> None:
         """Start an exchange if one is due."""
-        if self.holds and not self.sizes and self.n > 1:
+        if self.holds and not self.learns and self.n > 1:
             self.start_timer(NO_CLIENTS, max(TOKEN_PAUSE, self.pace))  # no round will end here
         if self.suspected.issuperset(j for j in self.ring if j != self.id):
             return  # no other server is there
@@ -153,6 +153,11 @@ class ExchangingServer(NoisyServer):
             self.record(SyncStarted(self.id, self.bid))
             self.start_timer(EXCHANGE, TIMEOUT_FACTOR * self.longest or FIRST_TIMEOUT)
             self.start_exchange(self.bid)
+
+    @property
+    def learns(self) -> bool:
+        """Whether this server has the clients that a round needs. Otherwise others do not wait for its progress."""
+        return len(self.sizes) >= self.fewest_clients
 
     def needs_averaging(self) -> bool:
         """Whether an exchange is due without the token.
@@ -194,7 +199,7 @@ class ExchangingServer(NoisyServer):
         if theirs.bid > self.latest:
             if j not in self.merged:
                 self.overdue = self.latest  # server j has moved on: its model of that exchange will not come
-            if wait and self.consensus.trust < 1 and self.rounds < FULL_ROUND and self.sizes:
+            if wait and self.consensus.trust < 1 and self.rounds < FULL_ROUND and self.learns:
                 self.deferred.append((j, theirs))  # until this server has new progress to send
                 self.check_idle()
                 return

@@ -9,6 +9,7 @@ import pytest
 from actions import timers
 from masked_region import CASES, ROUNDING, Region, restarted, through_json, updates_of
 
+from spyker.algorithms.stride_messages import ExchangeModel
 from spyker.protocol.facts import ClientQuarantined, RateHalved, RoundEnded, SumDiscarded, SumOpened, UpdateApplied
 from spyker.protocol.masked_client import MaskingClient
 from spyker.protocol.masked_server import OPENING
@@ -21,6 +22,7 @@ from spyker.protocol.messages import (
     OpenRefused,
     OpenRequest,
     ToClient,
+    ToServer,
     Update,
 )
 from spyker.robust.update_filter import FilterParameters
@@ -506,3 +508,11 @@ def test_rounds_complete_with_49_of_100_clients_gone(algorithm: str) -> None:
         assert opened == [51, 51]
     assert not region.facts(SumDiscarded)
     assert len([f for f in region.facts(RoundEnded) if f.server == 0]) >= 2
+
+
+def test_a_server_with_too_few_clients_for_a_sum_takes_part_in_exchanges_at_once() -> None:
+    """No round ends there, so that the others would wait for its progress in vain."""
+    server = Region("stride", [[1], [1, 1, 1]]).servers[0]
+    weights = server.weights.snapshot()
+    actions = server.handle(1, ExchangeModel(weights, np.zeros_like(weights), 3.0, 3, 1))
+    assert [a.server for a in actions if isinstance(a, ToServer) and isinstance(a.message, ExchangeModel)] == [1]
