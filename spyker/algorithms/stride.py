@@ -55,7 +55,7 @@ from spyker.placement import Topology
 from spyker.privacy.masking import MaskedSum, reference_size
 from spyker.protocol.buffers import parameters_only, without_buffers
 from spyker.protocol.client import DeltaClient
-from spyker.protocol.facts import ModelRestored, RateHalved, RoundEnded, UpdateApplied
+from spyker.protocol.facts import ModelRestored, RateHalved, RateRestored, RoundEnded, UpdateApplied
 from spyker.protocol.masked_server import MASKING_MESSAGES
 from spyker.protocol.messages import Action, ClientMessage, Join, Leave, MaskedUpdate, Model, PeerMessage, Update
 from spyker.protocol.server import Server, Setup, Work, epoch_of
@@ -117,6 +117,7 @@ class Stride(ExchangingServer):
         if setup.client_privacy is not None:
             self.first_norm_limit = 0.0  # norms of single updates decide nothing
         self.halved = 0  # number of times the rate was halved
+        self.converged = 0  # number of clients within the limit at the full rate; 0 if it was less than half of them
         self.divergence = DivergenceDetector(setup.weights)
         self.restored = 0  # number of times a model was restored
         self._buffers = setup.buffers
@@ -293,6 +294,8 @@ class Stride(ExchangingServer):
         if self.first_round_diverged():
             self.repeat_first_round()
             return
+        if self.halving_was_futile():
+            self.restore_rate()
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
         whole = self.whole_weight(self.weight + missing)
         self.sum.scale(1 / whole)  # missing clients count as zero
@@ -442,6 +445,9 @@ class Stride(ExchangingServer):
 
     def repeat_first_round(self) -> None:
         """Halve the rate and repeat the first round."""
+        if not self.halved:
+            converged = sum(norm <= self.first_norm_limit for norm in self.recent_norms)
+            self.converged = converged if 2 * converged >= len(self.recent_norms) else 0
         self.halved += 1
         self.record(RateHalved(self.id, statistics.median(self.recent_norms), self.current_rate))
         self.reset_sum(self.sum.current)
@@ -451,6 +457,18 @@ class Stride(ExchangingServer):
             self.masked_sums.forget_norms()
         self.record_updates(0.0)
         self.begin_round()
+
+    def halving_was_futile(self) -> bool:
+        """Return whether the first round ends without the clients that diverged, though the rate is as low as it gets.
+
+        Then the rate is not the cause, but damaged data, for example.
+        """
+        return self.halved == MOST_HALVED and not self.first_median_norm and len(self.answered) <= self.converged
+
+    def restore_rate(self) -> None:
+        """Restore the full rate, which the remaining clients converge with."""
+        self.halved = 0
+        self.record(RateRestored(self.id, self.current_rate))
 
     @property
     def current_rate(self) -> float:

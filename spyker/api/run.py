@@ -15,7 +15,7 @@ from spyker.api.output_folders import new_folder, place_for_record
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run
 from spyker.api.run_checks import warn_before
-from spyker.config.scenario import Scenario
+from spyker.config.scenario import STOP, Scenario
 from spyker.engines.engine import Engine
 from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted
@@ -138,7 +138,7 @@ def emulate(
     """Run a scenario with callbacks and progress bar."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
-        watches = [*audience.watches, FailureLines().fact]
+        watches = [*audience.watches, FailureLines(stop=scenario.training.on_client_error == STOP).fact]
         if progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)

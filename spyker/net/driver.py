@@ -63,6 +63,7 @@ from spyker.protocol.facts import (
     PeerSuspected,
     PeerTrusted,
     RateHalved,
+    RateRestored,
     SavingFailed,
     SavingResumed,
     ServerDuplicated,
@@ -282,6 +283,8 @@ class Driver(NodeDriver):
                 )
             case RateHalved(norm=norm, rate=rate):
                 self.log.warning(fact.kind, norm=norm, rate=rate)
+            case RateRestored(rate=rate):
+                self.log.warning(fact.kind, rate=rate)
             case ModelRestored(norm=norm, good_norm=good_norm, gain=gain):
                 self.log.warning(fact.kind, norm=norm, good_norm=good_norm, gain=gain)
 

@@ -12,12 +12,13 @@ NAMED = 3  # failures reported individually
 class FailureLines:
     """Prints one line for each of the first failed clients; the summary lists all of them."""
 
-    def __init__(self) -> None:
-        self.failed = 0
+    def __init__(self, *, stop: bool) -> None:
+        """With ``stop``, the first failure ends the run with an error that explains it."""
+        self.failed, self.stop = 0, stop
 
     def fact(self, t: float, fact: Fact) -> None:
         """Process a fact."""
-        if not isinstance(fact, ClientFailed):
+        if self.stop or not isinstance(fact, ClientFailed):
             return
         self.failed += 1
         if self.failed <= NAMED:

@@ -10,6 +10,7 @@ from spyker.protocol.facts import (
     EarlySyncStarted,
     ModelRestored,
     RateHalved,
+    RateRestored,
     SyncStarted,
     UpdateApplied,
 )
@@ -41,7 +42,9 @@ class LiveProgress(ProgressBar):
         elif isinstance(fact, Evaluated):
             self.score = fact.mean
         elif isinstance(fact, RateHalved):
-            self.note = f" · first trainings diverged: rate {fact.rate:g}"
+            self.note = f" · first trainings diverged at server {fact.server}: rate {fact.rate:g}"
+        elif isinstance(fact, RateRestored):
+            self.note = ""
         elif isinstance(fact, ModelRestored):
             self.note = f" · diverged, last good model restored: gain {fact.gain:g}"
         if t >= self.duration or self.due():

@@ -215,6 +215,15 @@ class RateHalved(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class RateRestored(Fact):
+    """Lower rates did not help the clients that diverged, so ``server`` uses the full learning ``rate`` again."""
+
+    kind: ClassVar[str] = "rate-restored"
+    server: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRestored(Fact):
     """Training diverged: the median update norm ``norm`` exceeds many times ``good_norm``, that of the last good model.
 

@@ -9,6 +9,7 @@ from spyker.engines.engine import TrainJob
 from spyker.errors import ClientTrainingError, DivergenceError
 from spyker.tasks.task import Task
 
+STOP_REMEDY = 'Correct the task or its data, or go on without clients that fail: training.on-client-error = "continue"'
 EXPLAINED = 3  # number of failures that are explained, since an explanation repeats the training
 
 

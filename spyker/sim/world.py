@@ -37,7 +37,7 @@ from spyker.protocol.server import Server, Work
 from spyker.records import ClientFailed, Fact
 from spyker.records.summary import synchronised
 from spyker.sim.adversaries import Adversaries
-from spyker.sim.client_failures import ClientFailure, ClientFailures
+from spyker.sim.client_failures import STOP_REMEDY, ClientFailure, ClientFailures
 from spyker.sim.clock import Clock
 from spyker.sim.links import Links
 from spyker.sim.processor import Processor, QueueServer
@@ -145,8 +145,10 @@ class Simulation(ABC):
         try:
             weights = self.engine.trained(job)
         except ClientTrainingError as error:
-            if self.failures is None or self.failures.stop:
+            if self.failures is None:
                 raise
+            if self.failures.stop:
+                raise ClientTrainingError(f"{error}\n{STOP_REMEDY}", error.reason) from error
             self._exclude(server, self.failures.raised(self.clock.now, job, error))
             return None
         if not is_finite(weights):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -134,11 +135,13 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, dataset
         try:
             found = loss(logits_for(loss, outputs), batch.targets)
         except Exception as error:
-            whole = isinstance(batch.targets, Tensor) and batch.targets.is_floating_point()
-            entropy = loss is nn.functional.cross_entropy and whole
-            remedy = "Labels are integers: write targets.long()" if entropy else "Give TorchTask another loss=…"
+            remedy = "Correct the method loss" if inspect.ismethod(loss) else "Give TorchTask another loss=…"
             if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
                 remedy = "Compute the loss of outputs.logits"
+            elif isinstance(error, IndexError) and "out of bounds" in str(error):
+                remedy = "Count the classes from 0, and give the model an output for each"
+            elif loss is nn.functional.cross_entropy and "float" in shape(batch.targets):
+                remedy = "Labels are integers: write targets.long()"
             raise data_error(dataset, f"the loss does not take {given} ({first_line(error)})", remedy) from error
     if any("target size" in str(warning.message) for warning in caught):
         raise data_error(

@@ -70,6 +70,24 @@ def test_first_trainings_that_go_too_far_are_repeated_with_half_the_rate(started
     assert rates(actions) == [(k, server.rate / 2) for k in range(3)], "from here on"
 
 
+def test_a_lower_rate_stays_if_it_helps_all_clients(started):
+    server = started([1, 1], **WARY)
+    for _ in range(3):
+        play(server, (float("nan"), 0), (1, 0))
+    play(server, (1, 0), (1, 0))
+    assert (server.halved, server.round) == (3, 1)
+
+
+def test_a_lower_rate_that_does_not_help_is_taken_back(started):
+    server = started([1, 1], **WARY)
+    for _ in range(3):
+        play(server, (float("nan"), 0), (1, 0))
+    server.handle(0, Leave())
+    play_one = server.handle(1, update(1, 0, version=server.version))
+    assert (server.halved, server.round) == (0, 1)
+    assert rates(play_one) == [(1, server.rate)]
+
+
 def test_what_is_not_a_number_goes_too_far(started):
     server = started([1, 1, 1], **WARY)
     play(server, (float("nan"), 0), (float("nan"), 0), (1, 0))

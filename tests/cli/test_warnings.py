@@ -81,6 +81,17 @@ def test_a_client_that_fails_is_named_while_the_run_goes_on_and_after_it(
     assert "warning (failed clients): 1 of 4 clients failed and left the run, client 2 at 0." in said.out
 
 
+def test_a_run_that_stops_at_a_failure_does_not_say_that_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diverging = [each.replace("raising", "diverging") for each in FAULTY]
+    stop = ["--set", "training.on-client-error=stop"]
+    assert main(["run", *diverging, *stop, "--out", str(tmp_path / "a")]) == 1
+    said = capsys.readouterr().err
+    assert "First at client 2" in said
+    assert "is excluded" not in said
+
+
 def test_many_failures_are_not_many_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = ["--set", f"task.raising={list(range(10))}", "--clients", "12"]
     assert main(["run", *FAULTY, *many, "--out", str(tmp_path / "a")]) == 0

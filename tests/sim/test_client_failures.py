@@ -90,14 +90,23 @@ def test_a_run_too_short_for_all_clients_stops_if_no_training_succeeded() -> Non
 
 @pytest.mark.parametrize(("kind", "error"), [("raising", ClientTrainingError), ("diverging", DivergenceError)])
 def test_a_run_stops_at_the_first_failure_if_asked_to(kind: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match="client 3"):
+    with pytest.raises(error, match="client 3") as raised:
         play(faulty(**{f"task.{kind}": [3], "training.on-client-error": "stop"}))
+    assert kind == "diverging" or 'on-client-error = "continue"' in str(raised.value)
 
 
 def test_stride_still_halves_a_rate_that_makes_most_trainings_diverge() -> None:
     facts, summary = play(faulty("stride", **{"task.diverging": [4, 5, 6]}))
     assert any(fact["kind"] == "rate-halved" for fact in facts)
     assert {each["client"] for each in summary["failed_clients"]} == {4, 5, 6}
+
+
+def test_one_of_two_clients_with_damaged_data_does_not_lower_the_rate_of_the_other() -> None:
+    facts, summary = play(faulty("stride", **{"task.diverging": [5]}))
+    assert [each["client"] for each in summary["failed_clients"]] == [5]
+    (restored,) = [fact for fact in facts if fact["kind"] == "rate-restored"]
+    after = [fact for fact in facts if fact["kind"] == "update" and fact["client"] == 4 and fact["t"] > restored["t"]]
+    assert {fact["rate"] for fact in after} == {restored["rate"]} == {0.05}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -52,6 +52,10 @@ LOSS = Metric("loss", higher_is_better=False)
         (lambda: task((X[:, :1], Y)), r"client 0: the model does not take inputs float32 \(2, 1\).*first layer"),
         (lambda: task((X.double(), Y)), r"inputs float64.*Write inputs\.float\(\)"),
         (lambda: task((X, Y.float())), r"the loss does not take.*targets float32 \(2,\).*targets\.long\(\)"),
+        (
+            lambda: task((X, Y + 9), loss=lambda o, y: nn.functional.cross_entropy(o, y)),
+            r"the loss does not take.*out of bounds.*Count the classes from 0",
+        ),
         (lambda: task((X, Y), (X, Y + 1)), r"client 1: has a target 2, and the model 2 outputs.*0 to 1"),
         (lambda: task(loss=nn.CrossEntropyLoss(reduction="none")), r"is float32 \(2,\), not one number.*mean"),
         (lambda: task(score=losses), r"score without a metric.*higher_is_better=False"),
