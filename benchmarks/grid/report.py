@@ -35,10 +35,26 @@ class Row:
         return self.scores["stride"] - self.rival
 
 
-def row_of(cell: Cell, root: Path, seeds: Sequence[int]) -> Row:
-    """Return the mean score of an algorithm's runs in a cell; a diverged run scores 0."""
-    scores = {a: statistics.fmean(final(cell, a, seed, root) for seed in seeds) for a in ALGORITHMS}
-    return Row(scores, len(seeds))
+def row_of(cell: Cell, root: Path, seeds: Sequence[int], published: Mapping[str, Mapping[str, float]]) -> Row:
+    """Return the mean scores in a cell; a diverged run scores 0. ``published`` has those of the rivals."""
+    scores = {a: statistics.fmean(final(cell, a, seed, root) for seed in seeds) for a in ran(published)}
+    return Row({**published.get(str(cell), {}), **scores}, len(seeds))
+
+
+def ran(published: Mapping[str, object]) -> Sequence[str]:
+    """Return the algorithms that run: only Stride, if the scores of the others are published."""
+    return ALGORITHMS[-1:] if published else ALGORITHMS
+
+
+def published_scores(page: Path) -> dict[str, dict[str, float]]:
+    """Return the scores of FedAvg and HierFAVG in the table of an earlier report, by cell."""
+    rows = [line.strip("| \n").split(" | ") for line in page.read_text(encoding="utf-8").splitlines()]
+    return {row[0]: dict(zip(ALGORITHMS[:2], map(float, row[1:3]), strict=True)) for row in rows if is_row(row)}
+
+
+def is_row(row: Sequence[str]) -> bool:
+    """Return whether a line of a report is that of a cell."""
+    return len(row) == 6 and row[-1].isdecimal()
 
 
 def final(cell: Cell, algorithm: str, seed: int, root: Path) -> float:
