@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from chaos.server_kills import applying, listening, scenario_table, waiting
+from chaos.server_kills import scenario_table
+from chaos.waiting import applying, listening, waiting
 from spyker.config.scenario import from_table
 from spyker.net.local_cluster import LocalCluster
 from spyker.tasks.registry import resolve

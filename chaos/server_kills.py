@@ -1,6 +1,7 @@
-"""Kill real server processes again and again, and count the updates of clients that were lost or applied twice.
+"""Kill or stop real server processes or fill their disks, and count updates that were lost or applied twice.
 
-    python -m chaos.server_kills [--algorithm NAME] [--kills N] [--updates N] [--servers N] [--clients N]
+    python -m chaos.server_kills [--algorithm NAME] [--faults kill stop disk] [--kills N | --minutes M] [--updates N]
+        [--servers N] [--clients N]
 
 All clients keep running. An update is one training of a client. It counts as applied if it is part of a server's final
 state: a killed server's record says which updates its restart undid. Updates that a server dropped because of their
@@ -10,6 +11,7 @@ rate are counted on their own. Exit code 1 if an update was lost or applied twic
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import signal
@@ -17,24 +19,25 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chaos.server_faults import ServerFaults, state_disks
+from chaos.waiting import WAIT_SECONDS, applying, listening, waiting
 from spyker.config.scenario import from_table
 from spyker.net.checkpoints import latest
 from spyker.net.local_cluster import LocalCluster
 from spyker.protocol.facts import UpdateDropped
-from spyker.records import FACTS, RunRecord, ServerResumed
+from spyker.records import RunRecord, ServerResumed
 from spyker.tasks.registry import resolve
-
-WAIT_SECONDS = 120.0
 
 
 class KillReport(NamedTuple):
     """What became of the updates."""
 
-    kills: int
+    faults: Mapping[str, int]
+    """Number of faults by kind."""
     trained: int
     applied: int
     lost: int
@@ -46,8 +49,9 @@ class KillReport(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
+        faults = ", ".join(f"{count} × {name}" for name, count in self.faults.items())
         return (
-            f"{self.kills} kills in {self.seconds:.0f} s: {self.trained} updates of clients, {self.applied} applied, "
+            f"{faults} in {self.seconds:.0f} s: {self.trained} updates of clients, {self.applied} applied, "
             f"{self.lost} lost, {self.twice} applied twice, {self.dropped} dropped because of their rate; "
             f"{self.undone} were undone by a restart"
         )
@@ -75,29 +79,36 @@ def kill_servers(
     servers: int = 2,
     clients: int = 3,
     kills: int = 5,
+    minutes: float | None = None,
+    faults: Sequence[str] = ("kill",),
     updates: int = 150,
     delay_ms: float = 20.0,
     seed: int = 1,
     **deploy: Any,
 ) -> KillReport:
-    """Run a deployment, kill one of its servers after some updates and restart it, again and again.
+    """Run a deployment, and inject a fault into one of its servers after some updates, again and again.
 
     Args:
         folder: where the deployment is written.
         algorithm: name of the algorithm.
         servers: number of servers.
         clients: number of clients of each server.
-        kills: number of kills.
-        updates: mean number of updates that a server applies before it is killed.
+        kills: number of faults.
+        minutes: inject faults for this long instead of counting them.
+        faults: ``kill`` (and restart), ``stop`` for some seconds, ``disk``: a full state disk for some seconds.
+        updates: mean number of updates that a server applies before a fault.
         delay_ms: duration of a training in milliseconds.
-        seed: of the times at which processes are killed, and which.
+        seed: of the times of faults, and of their servers.
         deploy: further keys of ``[deploy]``.
 
     """
     chance = random.Random(seed)
     scenario = resolve(from_table(scenario_table(algorithm, servers, clients, delay_ms)))
     began = time.monotonic()
-    with LocalCluster(scenario, folder, insecure=True, paced=True, duration=None, **deploy) as cluster:
+    with (
+        LocalCluster(scenario, folder, insecure=True, paced=True, duration=None, **deploy) as cluster,
+        state_disks(cluster) if "disk" in faults else contextlib.nullcontext(),
+    ):
         for i in range(servers):
             cluster.servers.append(cluster.serve(i))
         for i in range(servers):
@@ -105,15 +116,14 @@ def kill_servers(
             ids = cluster.places.clients_of(i)
             more = ("--state", str(folder / f"clients-{i}"), "--patience", "600")
             cluster.clients.append(cluster.join(f"{ids[0]}-{ids[-1]}", [cluster.addresses[i]], *more))
-        starts = [1] * servers
-        for _ in range(kills):
+        injected: Counter[str] = Counter()
+        with_faults = ServerFaults(cluster, chance)
+        while (time.monotonic() - began < 60 * minutes) if minutes else injected.total() < kills:
             i = chance.randrange(servers)
             applying(cluster, i, int(updates * chance.uniform(0.5, 1.5)))
-            cluster.servers[i].kill()
-            cluster.servers[i].wait()
-            starts[i] += 1
-            cluster.servers[i] = cluster.serve(i, "--resume")
-            listening(cluster, i, starts[i])
+            name = chance.choice(list(faults))
+            with_faults.by_name[name](i)
+            injected[name] += 1
         restarted = time.time()
         waiting(lambda: status_time(folder, servers) > restarted, "the clients do not write their status")
         reached = trainings(folder, servers)
@@ -125,12 +135,12 @@ def kill_servers(
         cluster.stop()
         took = time.monotonic() - began
         cluster.merge(folder / "merged")
-    applied, undone = applied_updates(folder, servers)
+        applied, undone = applied_updates(folder, servers)
     dropped = dropped_updates(folder, servers)
     missing = trained - applied - dropped
     lost = sum(count - 1 for count in missing.values())  # the last one may have ended after the goodbye
     twice = sum((applied - trained).values())
-    return KillReport(kills, trained.total(), applied.total(), lost, twice, undone, dropped.total(), took)
+    return KillReport(dict(injected), trained.total(), applied.total(), lost, twice, undone, dropped.total(), took)
 
 
 def dropped_updates(folder: Path, servers: int) -> Counter[int]:
@@ -172,48 +182,21 @@ def trainings(folder: Path, servers: int) -> Counter[int]:
     return Counter({entry["client"]: entry["trainings"] for entry in entries})
 
 
-def waiting(condition: Callable[..., bool], problem: str) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError(problem)
-        time.sleep(0.05)
-
-
-def listening(cluster: LocalCluster, server: int, times: int) -> None:
-    """Wait until a server has started to listen this many times."""
-    path = cluster.folder / f"server-{server}.log"
-    waiting(
-        lambda: path.exists() and path.read_text("utf-8", "replace").count('"event": "listening"') >= times,
-        f"server {server} does not listen: see {path}",
-    )
-
-
-def applying(cluster: LocalCluster, server: int, count: int) -> None:
-    """Wait until a server has applied this many updates more."""
-    path = cluster.record(server) / FACTS
-
-    def applied() -> int:
-        return path.read_bytes().count(b'"update"') if path.exists() else 0
-
-    before = applied()
-    waiting(lambda: applied() >= before + count, f"server {server} applies no updates: see {path}")
-
-
 def main(argv: list[str]) -> int:
-    """Kill servers and print what became of the updates."""
+    """Inject faults and print what became of the updates."""
     parser = argparse.ArgumentParser(prog="python -m chaos.server_kills", description=__doc__.split("\n")[0])
     parser.add_argument("--algorithm", default="stride")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--updates", type=int, default=150, help="mean number of updates before a kill")
+    parser.add_argument("--faults", nargs="+", choices=("kill", "stop", "disk"), default=["kill"])
+    parser.add_argument("--kills", type=int, default=10, help="number of faults; default: 10")
+    parser.add_argument("--minutes", type=float, help="inject faults for this long instead")
+    parser.add_argument("--updates", type=int, default=150, help="mean number of updates before a fault")
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--clients", type=int, default=3, help="clients of each server")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="spyker-kills-") as folder:
         report = kill_servers(
             Path(folder), algorithm=args.algorithm, servers=args.servers, clients=args.clients, kills=args.kills,
-            updates=args.updates,
+            updates=args.updates, faults=args.faults, minutes=args.minutes,
         )  # fmt: skip
     print(f"{args.algorithm}, {args.servers} servers with {args.clients} clients each: {report}")
     return 1 if report.lost or report.twice else 0

@@ -27,7 +27,7 @@ from chaos.goodput.figures import (
     reached,
 )
 from chaos.goodput.schedule import SERVER, Fault
-from chaos.server_kills import listening, waiting
+from chaos.waiting import listening, waiting
 from spyker.config.scenario import from_table
 from spyker.net.local_cluster import LocalCluster
 from spyker.tasks.registry import resolve

@@ -21,7 +21,7 @@ from chaos.goodput import digits
 from chaos.goodput.federation import LOOK_SECONDS, OPERATOR, RESTART
 from chaos.goodput.figures import Figures, floor_seconds, longest_gap, reached
 from chaos.goodput.schedule import SERVER, Fault
-from chaos.server_kills import waiting
+from chaos.waiting import waiting
 from spyker.net.certificate_issuing import make_deployment
 from spyker.net.certificates import CA, CERTIFICATE, KEY
 from spyker.net.local_cluster import free_ports
