@@ -196,6 +196,9 @@ class ExchangingServer(NoisyServer):
 
     def merge(self, j: int, theirs: ExchangeModel, *, wait: bool = True) -> None:
         """W ← W + p_j·(S_j.W − S.W), and likewise m and A."""
+        if self.exchanging and theirs.bid > self.bid:
+            self.heard.add(j)  # it has moved on, and an outbox keeps only the latest model
+            self.check_heard()
         if theirs.bid > self.latest:
             if j not in self.merged:
                 self.overdue = self.latest  # server j has moved on: its model of that exchange will not come

@@ -130,6 +130,16 @@ def test_a_server_that_all_clients_have_left_still_has_a_model(strangers):
     assert [stance.data for _, stance in told] == [1, 1]
 
 
+def test_a_server_that_has_moved_on_to_a_later_exchange_is_not_waited_for(servers):
+    """An outbox keeps only the latest model, and so the model of the holder's exchange may never come."""
+    holder = servers[1]
+    learn(holder, 4)
+    assert holder.exchanging
+    assert not tokens([(1, a) for a in holder.handle(0, ExchangeModel(vector(1), vector(0), 1.0, 1, 3))])
+    passed = tokens([(1, a) for a in holder.handle(2, ExchangeModel(vector(2), vector(0), 1.0, 4, 3))])
+    assert [(receiver, token.absent) for _, receiver, token in passed] == [(2, ())]
+
+
 def test_an_exchange_that_is_long_over_is_ignored(servers):
     server = servers[0]
     for bid in range(2, REMEMBERED + 3):
