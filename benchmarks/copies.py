@@ -23,8 +23,12 @@ from typing import Any
 from benchmarks.copies_side import CLIENTS, WORKERS
 from benchmarks.measure import Result
 
-WIDE, LARGE, TINY = "benchmarks.copies_side:wide", {"width": 7000}, {"width": 8}
-DURATION, TIMES = 0.8, 3
+MODELS = {
+    "benchmarks.copies_side:wide": ({"width": 7000}, {"width": 8}, 0.8),
+    "benchmarks.copies_side:resnet18": ({"width": 64}, {"width": 1}, 2.0),
+}
+"""By task: options of the large and the tiny model, and virtual seconds."""
+TIMES = 3
 SAMPLE_SECONDS = 0.02
 
 
@@ -104,10 +108,13 @@ def compare(task: str, large: dict[str, Any], tiny: dict[str, Any], duration: fl
 
 
 def measure() -> list[Result]:
-    runs = [compare(WIDE, LARGE, TINY, DURATION) for _ in range(TIMES)]
-    details = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-    name = f"{details['parameters']:,.0f} parameters, {CLIENTS} clients"
-    return [
-        Result(f"peak memory, in models: {name}", details.pop("copies"), None, at_most=True, details=details),
-        Result(f"processor time, Spyker / bare PyTorch: {name}", details["ratio"], None, at_most=True),
-    ]
+    results = []
+    for task, (large, tiny, duration) in MODELS.items():
+        runs = [compare(task, large, tiny, duration) for _ in range(TIMES)]
+        details = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        name = f"{task.partition(':')[2]}, {details['parameters']:,.0f} parameters, {CLIENTS} clients"
+        results += [
+            Result(f"peak memory, in models: {name}", details.pop("copies"), None, at_most=True, details=details),
+            Result(f"processor time, Spyker / bare PyTorch: {name}", details["ratio"], None, at_most=True),
+        ]
+    return results

@@ -39,6 +39,38 @@ def wide(clients: int, seed: int, training: Training, width: int) -> TorchTask:
     return TorchTask(model, data, test, training, seed=seed)
 
 
+class Block(nn.Module):
+    """Two convolutions with BatchNorm and a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.shortcut = nn.Sequential()
+        if inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.second(self.first(x).relu()) + self.shortcut(x)
+        return found.relu()
+
+
+def resnet18(clients: int, seed: int, training: Training, width: int) -> TorchTask:
+    """Return ResNet-18 for images of 32 × 32 pixels; with a width of 64 it has 11 million parameters."""
+    torch.manual_seed(seed)
+    sizes = [width, width, 2 * width, 4 * width, 8 * width]
+    blocks = [
+        Block(sizes[i] if j == 0 else sizes[i + 1], sizes[i + 1], 2 if i > 0 and j == 0 else 1)
+        for i in range(4)
+        for j in range(2)
+    ]
+    stem = (nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+    model = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, 10))
+    inputs, targets = torch.randn((clients + 1) * EXAMPLES, 3, 32, 32), torch.arange((clients + 1) * EXAMPLES) % 10
+    *data, test = zip(inputs.split(EXAMPLES), targets.split(EXAMPLES), strict=True)
+    return TorchTask(model, data, test, training, seed=seed)
+
+
 def scenario_of(task: str, options: dict[str, Any], duration: float) -> Scenario:
     chosen = {"duration": duration} | WORLD | {f"task.{key}": value for key, value in options.items()}
     return resolve(load(None, chosen, task=task, clients=CLIENTS))

@@ -180,8 +180,8 @@ def summary(shown: RunGroups) -> str:
         seeds = f", mean of {len(curves)} seeds" if len(curves) > 1 else ""
         results.append(f"{label} ended with {first.metric} {score:.3f} after {curves[0].time[-1]:g} s{seeds}")
     unit = "virtual" if first.virtual else "real"
-    by = ", each the weighted mean of its clients' evaluations" if first.by_clients else ""
-    return f"{'; '.join(results)}. Times are {unit} seconds; {first.metric} is the mean over servers{by}."
+    of = "the clients' evaluations, weighted by examples" if first.by_clients else "the servers"
+    return f"{'; '.join(results)}. Times are {unit} seconds; {first.metric} is the mean of {of}."
 
 
 def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -77,7 +77,7 @@ def describe_lines(curves: Mapping[str, Sequence[Curve | None]], targets: Sequen
     elif first is not None and first.scored == "client":
         mean, band = "mean of the clients' last reports", "worst to best client"
     elif first is not None and first.by_clients:
-        mean = "mean over servers, each the weighted mean of its clients' evaluations"
+        mean = "mean of the clients' evaluations, weighted by examples"
     line = f"{mean} and {several} seeds" if several else mean
     band = "range over seeds" if several else band
     levels = f"target{'s' * (len(targets) > 1)} {' and '.join(f'{t:g}' for t in targets)}"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spyker.plots.curves import Curve
+from spyker.plots.curves import Curve, on_clients
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.samples import sample
 from spyker.untrusted_text import printable
@@ -27,8 +27,9 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
     for target in shown.targets:
         heads += [f"time to {target:g}", f"updates to {target:g}"]
     heads += [f"final {shown.first.metric}", "worst server"]
+    same = on_clients(shown.first.metric) if shown.first.by_clients else None  # is the score itself
     for name, other in shown.others.items():
-        heads += [f"final {name}"] + ["worst tenth"] * of_clients(other)
+        heads += [f"final {name}"] * (name != same) + ["worst tenth"] * of_clients(other)
     heads.append("sent MB")
     body = []
     for label, curves in shown.lines.items():
@@ -39,8 +40,9 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
             cells.append(sample(hit and hit[1] for hit in hits).text(",.0f"))
         cells.append(sample(c.mean[-1] for c in curves).text(".3f"))
         cells.append(sample(c.worst[-1] for c in curves).text(".3f"))
-        for other in shown.others.values():
-            cells.append(sample(c.mean[-1] for c in other[label]).text(".3f"))
+        for name, other in shown.others.items():
+            if name != same:
+                cells.append(sample(c.mean[-1] for c in other[label]).text(".3f"))
             if of_clients(other):
                 cells.append(sample(c.worst[-1] for c in other[label]).text(".3f"))
         cells.append(sample(c.bytes[-1] / 1e6 for c in curves).text(",.1f"))

@@ -106,7 +106,8 @@ class ClientScores:
         """Return an evaluation in which the score of a server is the weighted mean of its clients.
 
         A server has no score (NaN) until half of its clients have evaluated, or, after :data:`LIFETIME` intervals, at
-        least one. The mean over the servers leaves such servers out.
+        least one. The mean is that of the clients of servers with a score, weighted like theirs, so that algorithms
+        with one server and with several are compared on the same number.
 
         Args:
             t: time of the evaluation.
@@ -120,19 +121,19 @@ class ClientScores:
         """
         self._expire(t)
         main, *also = self.higher_is_better
-        scores = self._servers(t, main, servers)
-        known = [score for score in scores if not math.isnan(score)]
-        if not known:
+        by_server = self._by_server(t, main, servers)
+        if not any(by_server):
             return None
+        known, scores, mean = summarise(by_server)
         result = evaluated(updates, size, known, None, higher_is_better=self.higher_is_better[main])
         others = []
         for name in also:
-            each = self._servers(t, name, servers)
-            there = [score for score in each if not math.isnan(score)]
-            if there:
-                other = measured(name, there, None, higher_is_better=self.higher_is_better[name])
-                others.append(replace(other, servers=each))
-        return replace(result, servers=scores), others
+            by_server = self._by_server(t, name, servers)
+            if any(by_server):
+                known, each, other_mean = summarise(by_server)
+                other = measured(name, known, None, higher_is_better=self.higher_is_better[name])
+                others.append(replace(other, servers=each, mean=other_mean, averaged=other_mean))
+        return replace(result, servers=scores, mean=mean, averaged=mean), others
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -160,16 +161,15 @@ class ClientScores:
             for k, each in sorted(there.items())
         ]
 
-    def _servers(self, t: float, name: str, servers: Mapping[int, int]) -> list[float]:
-        """Return the servers' scores of a metric; NaN for servers without a score."""
+    def _by_server(self, t: float, name: str, servers: Mapping[int, int]) -> list[list[Weighted]]:
+        """Return the clients' values of a metric by server; none for servers without a score."""
         by_server: dict[int, list[Weighted]] = {server: [] for server in servers}
         for each in self._values(name):
             if each.score.server in by_server:
                 by_server[each.score.server].append(each)
         late = t >= LIFETIME * self.interval
         return [
-            weighted_mean(found) if found and (late or 2 * count_clients(found) >= servers[server]) else math.nan
-            for server, found in by_server.items()
+            found if late or 2 * count_clients(found) >= servers[server] else [] for server, found in by_server.items()
         ]
 
     def _aggregate(self, name: str, higher: bool, values: Sequence[Weighted]) -> EvaluatedByClients:
@@ -206,6 +206,13 @@ class ClientScores:
         if self._ends and 0 <= client < self._ends[-1]:
             return self.regions[bisect_right(self._ends, client)]
         return self._homes.get(server, "")
+
+
+def summarise(by_server: Sequence[Sequence[Weighted]]) -> tuple[list[float], list[float], float]:
+    """Return the scores of servers that have one, those of all servers (NaN without one), and the mean of clients."""
+    scores = [weighted_mean(found) if found else math.nan for found in by_server]
+    known = [score for score in scores if not math.isnan(score)]
+    return known, scores, weighted_mean([each for found in by_server for each in found])
 
 
 def weighted_mean(values: Sequence[Weighted]) -> float:

@@ -253,6 +253,7 @@ class Merger:
             for name, of in state.get("others", {}).items()
         }
         self.by_clients: list[EvaluatedByClients] = []  # at the last evaluation
+        self.evaluated_by = parts[0].run.evaluated_by
         self.client_scores = ClientScores(start, clients_per_region(parts[0].run.scenario))
         if "client_scores" in state:
             self.client_scores.restore(state["client_scores"])
@@ -321,14 +322,20 @@ class Merger:
         t, scores = self.due, [self.last[server][0] for server in sorted(self.last)]
         size, updates = sum(size for _, size in self.last.values()), sum(self.versions.values())
         self.final = evaluated(updates, size, scores, None, higher_is_better=self.start.higher_is_better)
+        self.by_clients = self.client_scores.aggregate(t)
+        means = {each.name: each.weighted_mean for each in self.by_clients} if self.evaluated_by == "clients" else {}
+        if self.start.metric in means:  # the mean of all clients, not of servers with few and with many
+            mean = means[self.start.metric]
+            self.final = replace(self.final, mean=mean, averaged=mean)
         self.scores.add(self.final.mean)
         self.writer.write(t, self.final)
         for name, of in self.others_of.items():
             if of.keys() >= self.last.keys():
                 others = [of[server][1] for server in sorted(self.last)]
                 self.others[name] = measured(name, others, None, higher_is_better=next(iter(of.values()))[0])
+                if name in means:
+                    self.others[name] = replace(self.others[name], mean=means[name], averaged=means[name])
                 self.writer.write(t, self.others[name])
-        self.by_clients = self.client_scores.aggregate(t)
         for aggregate in self.by_clients:
             self.writer.write(t, aggregate)
         for target in self.start.targets:

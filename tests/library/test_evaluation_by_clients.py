@@ -136,7 +136,19 @@ def test_plots_table_and_json_have_them(by_clients: spyker.Run, tmp_path: Path, 
     assert told["evaluation_by_clients"]["closeness"]["clients"] == 8
     assert (tmp_path / "p" / "closeness-on-clients-time.png").exists()
     said = describe_lines(group_runs([by_clients.record]).lines, ())
-    assert said.startswith("Lines: mean over servers, each the weighted mean of its clients' evaluations; ")
+    assert said.startswith("Lines: mean of the clients' evaluations, weighted by examples; ")
+
+
+@pytest.mark.parametrize("algorithm", ["stride", "fedavg"])
+def test_the_score_is_the_mean_of_all_clients_however_many_servers_there_are(tmp_path: Path, algorithm: str) -> None:
+    """One region has a client with many examples, the other one seven with few."""
+    settings = {"algorithm": algorithm, "world.regions": ["Paris", "Sydney"], "world.clients": [7, 1]}
+    found = run(tmp_path / "run", Means, settings)
+    for _, evaluation, _ in found.facts(Evaluated):
+        assert evaluation.mean == evaluation.averaged
+    last = found.client_curve.iloc[-1]
+    assert found.summary is not None
+    assert found.summary["final"]["mean"] == last["weighted_mean"] == evaluation.mean
 
 
 def test_a_run_that_ends_before_anybody_evaluated_says_so(tmp_path: Path) -> None:

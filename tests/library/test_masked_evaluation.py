@@ -1,5 +1,6 @@
 """Evaluation by clients whose scores ride along with masked updates."""
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ def run(folder: Path, **named: Any) -> spyker.Run:
     settings = SETTINGS | named.pop("settings", {})
     named = {"clients": 12, "duration": 4, "workers": 0, "progress": False} | named
     return spyker.run(task=Means, out=folder, settings=settings, **named)
+
+
+def mean_of_servers(run: spyker.Run) -> float:
+    """The mean of servers, because masks limit the weights of clients more than their evaluations do."""
+    return statistics.fmean(list(run.facts(Evaluated))[-1].fact.servers)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +69,7 @@ def test_clear_evaluations_are_still_possible_and_have_the_same_means(masked: sp
     clear = run(tmp_path / "clear", settings={"privacy.report-metrics": True})
     assert list(clear.facts(ClientEvaluated))
     assert not list(clear.facts(SumEvaluated))
-    assert masked.curve["mean"].iloc[-1] == pytest.approx(clear.curve["mean"].iloc[-1], abs=0.03)
+    assert mean_of_servers(masked) == pytest.approx(mean_of_servers(clear), abs=0.03)
 
 
 def test_scores_of_clients_that_protect_examples_do_not_ride_along(tmp_path: Path) -> None:

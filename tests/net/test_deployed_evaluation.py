@@ -14,7 +14,7 @@ from spyker.net import spyker_pb2 as pb
 from spyker.net.frames import send
 from spyker.net.wire import fill
 from spyker.protocol.messages import Update
-from spyker.records import EvaluatedByClients, RunRecord
+from spyker.records import Evaluated, EvaluatedByClients, RunRecord
 from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.served_model import ServedModel, write_served_model
 
@@ -54,6 +54,7 @@ def test_two_servers_evaluate_with_their_clients_and_the_merged_record_with_all(
     run = RunRecord(tmp_path / "all")
     assert run.evaluated_by == "clients"
     last = list(run.facts(EvaluatedByClients))[-1].fact
+    assert list(run.facts(Evaluated))[-1].fact.mean == last.weighted_mean, "of all clients, not of servers"
     assert (last.clients, [r.clients for r in last.regions]) == (5, [3, 2])
     assert last.examples == 1 + 2 + 3 + 4 + 5
 

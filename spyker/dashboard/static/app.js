@@ -60,7 +60,7 @@ class App {
     const shown = this.panels.map((panel) => panel.node);
     const side = playbacks.length > 1 ? [el("div", { class: "side" }, ...shown)] : shown;
     if (playbacks.length > 1) {
-      this.compared = new LineChart(`${capital(playbacks[0].info.metric)}, mean over servers`, {
+      this.compared = new LineChart(`${capital(playbacks[0].info.metric)}, mean`, {
         log: playbacks[0].info.metric === "perplexity", seek,
       });
       this.compared.node.classList.add("compared");
