@@ -25,6 +25,7 @@ from spyker.net.client_status import ClientStatus
 from spyker.net.connection_hints import PROXY_CREDENTIALS, PROXY_REFUSES, connection_hint
 from spyker.net.frames import PROTOCOL, send, split
 from spyker.net.ledger_file import PrivacyBudgetSpentError
+from spyker.net.nearest_server import clearly_nearer
 from spyker.net.streams import CONNECTION_LOST, StreamEnded, end_status, read_body, read_frame
 from spyker.net.transports import Connections
 from spyker.net.wire import MessageValidator, fill
@@ -40,7 +41,6 @@ KEY_SECONDS = 0.1  # between two looks whether a key has arrived
 SILENT_SECONDS = 2.5  # without any progress, until a client that waits for its server sends a probe
 PATIENCE_FACTOR = 3.0  # a client leaves a server that answers only probes for this multiple of the patience
 LONGEST_PAUSE = 1.0  # between attempts, if there are several servers
-NEARER = 0.7  # ratio of round-trip times that justifies a change of server; measurements vary
 PING_TIMEOUT = "ping timeout"  # in gRPC's reason
 REPLACED = "replaced by a newer connection of the same client"  # the server's reason
 REPLACEMENTS = 3  # consecutive replacements that show another process with the same client
@@ -353,7 +353,7 @@ class ClientLink:
             self._return_to = min(back, key=lambda a: ranking.seconds[a] or 0.0, default=best)
             return self._return_to != address
         here, there = ranking.seconds.get(address), ranking.seconds.get(best)
-        nearer = here is not None and there is not None and there < NEARER * here
+        nearer = here is not None and there is not None and clearly_nearer(there, here)
         self._return_to = best if nearer else None
         return nearer
 

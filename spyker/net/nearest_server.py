@@ -18,6 +18,7 @@ PROBE_SECONDS = 3.0
 SILENT_SECONDS = 3.0  # without an answer to a probe on a connection of its own, a server is silent
 GRACE_SECONDS, GRACE_FACTOR = 0.25, 3.0  # how long further servers are waited for once one has answered
 REQUEST = health_pb2.HealthCheckRequest().SerializeToString()
+NEARER, NEARER_SECONDS = 0.7, 0.005  # a change of server must shorten the round trip to this ratio, and by this much
 FRESH_SECONDS = 1.0  # one measurement serves all clients of a process that ask at the same time
 
 
@@ -101,6 +102,11 @@ class ServerRanking:
                     return False
         best = await self.best(fresh=True, without=address)
         return best != address and self.seconds.get(best) is not None
+
+
+def clearly_nearer(there: float, here: float) -> bool:
+    """Return whether a round-trip time justifies a change of server. Measurements vary, most of all short ones."""
+    return there < NEARER * here and here - there > NEARER_SECONDS
 
 
 async def round_trip(connections: Connections, address: str, probes: int = PROBES) -> float | None:
