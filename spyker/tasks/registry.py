@@ -25,7 +25,7 @@ from spyker.tasks.by_value import ByValue
 from spyker.tasks.checked_task import CheckedTask, own_traceback
 from spyker.tasks.data.dataset import Array
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
-from spyker.tasks.local_data import LocalClients
+from spyker.tasks.local_data import ClientDatasets, LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task, limits_by_name
@@ -64,8 +64,8 @@ class TaskSpec:
         if task.local:
             return task
         CheckedTask(task).sizes(self.clients)
-        datasets = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
-        if datasets is not None and len(datasets) > self.clients:
+        datasets = getattr(task, "clients", None)
+        if isinstance(datasets, ClientDatasets) and len(datasets) > self.clients:
             raise UsageError(
                 "world.clients",
                 f"is {self.clients} in total, but the task has data for {len(datasets)} clients",
