@@ -19,6 +19,7 @@ from spyker.config.kernel_names import TORCH
 from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
+from spyker.tasks.checked_task import first_line
 from spyker.tasks.kernels import kernel_error
 from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
@@ -308,8 +309,3 @@ def check_pairs(source: DataSource, size: int, owner: str) -> None:
 def precision(dtype: torch.dtype) -> str:
     """Return the name of a dtype."""
     return str(dtype).removeprefix("torch.")
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error."""
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")
