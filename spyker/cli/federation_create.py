@@ -115,7 +115,7 @@ def command_create(args: argparse.Namespace) -> int:
     check_names(servers, clients)
     check_addresses(servers)
     check_place(args.out, overwrite=args.overwrite)
-    given = None if args.initial_model is None else InitialModelFile(args.initial_model)
+    given = InitialModelFile.read(args.initial_model)
     world = world_settings(regions, clients)
     chosen = learnt.get("task") or args.task
     with data_from(args.data_dir):

@@ -84,7 +84,7 @@ def command_serve(args: argparse.Namespace) -> int:
         print(f"server {config.deploy.server} can start here")
         return 0
     with data_from(args.data_dir), Dashboard(args.dashboard) as page:
-        given = None if args.initial_model is None else InitialModelFile(args.initial_model)
+        given = InitialModelFile.read(args.initial_model)
         if config.needs_task:
             prepare_data([config.scenario])
         page.show(config.path(config.deploy.record))
