@@ -7,7 +7,6 @@ trained in place where the task can; a pipe carries a few bytes per job, followe
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import multiprocessing.connection
 import struct
 from collections import deque
@@ -18,18 +17,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from spyker.engines.engine import (
+from spyker.engines.engine import Job, SizeJob, TrainJob
+from spyker.engines.pool import DEPTH, PoolEngine, Worker, WorkerLostError
+from spyker.engines.process_settings import (
     KEPT_BYTES,
-    Job,
-    SizeJob,
-    TrainJob,
     allow_processes,
     keep_memory,
     reuse_memory,
     single_threaded,
     trim_memory,
 )
-from spyker.engines.pool import DEPTH, PoolEngine, Worker, WorkerLostError
 from spyker.engines.shared_vectors import SharedVectors
 from spyker.engines.spawn import spawn
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
@@ -56,12 +53,8 @@ class WorkerProcess(Worker):
 
     def start(self) -> None:
         """Start the process."""
-        context = multiprocessing.get_context("spawn")
         self.given: deque[tuple[int, Vector] | None] = deque()  # the vectors of the trainings in flight
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self._vectors, self._spec), daemon=True)
-        spawn(self.process)
-        theirs.close()
+        self.process, self.pipe = spawn(_serve, self._vectors, self._spec)
 
     def accepts(self, job: Job) -> bool:
         """Return whether the job can be sent without a deadlock: a large state waits until the worker reads."""
