@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spyker.config.scenario import Training
-from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.extras import require
 from spyker.flower.project import find_project
@@ -58,8 +57,6 @@ def check(options: Any) -> None:
     """Check the options."""
     if not options.app:
         raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
-    if ":" not in options.app:
-        raise UsageError("task.app", f"{show(options.app)} is not allowed", "Write package.module:app")
     require("task flower", "flwr", "torch")
     from spyker.flower.flower_task import find_app
 
