@@ -230,11 +230,7 @@ def choose(
             raise UsageError("task", "options are not allowed: the task is an object", "Give a factory function")
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
-        raise UsageError(
-            "task",
-            f"{task!r:.60} is not allowed",
-            "Give a name, a factory function or a Task",
-        )
+        raise UsageError("task", f"{task!r:.60} is not allowed", "Give a name, a factory function or a Task")
     return TaskChoice(name_of(task), keys, ByValue(task))
 
 
@@ -292,20 +288,25 @@ def rate_of(training: Training, task: Task | ModelSpec) -> float:
     return rate
 
 
+def built_in_function(task: str, name: str) -> Callable[..., Any] | None:
+    """Return a function of a built-in task's module, if it has one of this name; ``None`` for other tasks."""
+    return getattr(importlib.import_module(BUILT_IN[task]), name, None) if task in BUILT_IN else None
+
+
 def check_code(scenario: Scenario) -> None:
     """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
     require(f"task {name}", *PACKAGES.get(name, ()))
     if name not in BUILT_IN:
         task_spec(scenario).check()
-    elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
+    elif (check := built_in_function(name, "check")) is not None:
         check(scenario.task.options)
 
 
 def client_labels(scenario: Scenario) -> list[Array]:
     """Return the labels of each client."""
     name = scenario.task.name
-    function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
+    function = built_in_function(name, "client_labels")
     if function is None:
         raise UsageError(
             "task.name", f"{show(name)} is not allowed: it has no labels", "Choose digits, mnist or cifar10"
@@ -318,7 +319,7 @@ def code_of(choice: TaskChoice) -> str:
     """Return a digest of the user's code that a task depends on; empty for built-in tasks."""
     if choice.given is None:
         if choice.name in BUILT_IN:
-            function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
+            function = built_in_function(choice.name, "code_of")
             return "" if function is None else str(function(choice.options))
         return NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
     return value_digest(choice.given.value)
