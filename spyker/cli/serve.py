@@ -33,10 +33,7 @@ def add_serve(commands: Any) -> None:
         help="join running servers after spyker members add or replace; the model comes from another server",
     )
     parser.add_argument(
-        "--initial-model",
-        type=Path,
-        metavar="FILE",
-        help="initial model, the same on all servers; a safetensors file",
+        "--initial-model", type=Path, metavar="FILE", help="initial model, the same on all servers; a safetensors file"
     )
     parser.add_argument("--insecure", action="store_true", help="no TLS; loopback addresses only")
     parser.add_argument(

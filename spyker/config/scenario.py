@@ -82,9 +82,7 @@ class Training:
         choices=(CONTINUE, STOP),
     )
     accumulate: int | None = parameter(
-        None,
-        "gradient accumulation: number of batches per optimiser step; unset: 1",
-        at_least=1,
+        None, "gradient accumulation: number of batches per optimiser step; unset: 1", at_least=1
     )
     autocast: str | None = parameter(
         None,
@@ -116,8 +114,7 @@ class Evaluation:
         None, "report when the servers' mean score first reaches these; unset: the defaults of the task's metric"
     )
     stop_at: float | None = parameter(
-        None,
-        "end an emulation one evaluation after the servers' mean score reaches this; unset: never",
+        None, "end an emulation one evaluation after the servers' mean score reaches this; unset: never"
     )
     stop_after: float = parameter(0.0, "with stop-at: virtual seconds for which the mean must stay there", at_least=0)
     patience: float | None = parameter(
