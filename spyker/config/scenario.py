@@ -19,7 +19,7 @@ from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
 from spyker.config.privacy_checks import check_client_privacy, check_masking
 from spyker.config.privacy_settings import PrivacySettings
-from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, show, to_toml, write
+from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, rule_of, show, to_toml, write
 from spyker.config.suggest import suggest
 from spyker.config.world import Geography, fill_world, latency_seconds, place_clients
 from spyker.errors import UsageError
@@ -196,7 +196,8 @@ class Scenario:
         return {home: nearest(home) for home in places.learners}
 
 
-TOP = ("algorithm", "seed", "duration")
+TOP = {"algorithm": str, "seed": int, "duration": float}
+"""Keys above all sections, and their types."""
 SECTIONS: dict[str, type[Any]] = {
     "world": Geography,
     "training": Training,
@@ -290,18 +291,12 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
             refuse_unknown(table[name], keys(section), name, every_key(known))
     for name in elsewhere.keys() - parameters.keys():
         read(elsewhere[name], table.get(name, {}), name)
-    table = dict(table)
-    top = {key: table[key] for key in TOP if key in table}
-    fields = {f.name: f for f in dataclasses.fields(Scenario)}
-    kinds = {"algorithm": str, "seed": int, "duration": float}
-    values = {key: convert(v, kinds[key], fields[key].metadata["rule"], key) for key, v in top.items()}
-    training = table.get("training", {})
+    rules = {f.name: rule_of(f) for f in dataclasses.fields(Scenario) if f.name in TOP}
+    values = {key: convert(table[key], kind, rules[key], key) for key, kind in TOP.items() if key in table}
+    training, delays = table.get("training", {}), Training().delay_ms
     if isinstance(training, Mapping) and "delay-ms" in training:
-        training = dict(training)
-        delays = read_delays(training.pop("delay-ms"), "training.delay-ms", folder)
-        table["training"] = training
-    else:
-        delays = Gaussian()
+        delays = read_delays(training["delay-ms"], "training.delay-ms", folder)
+        table = {**table, "training": {key: value for key, value in training.items() if key != "delay-ms"}}
     sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
     sections["privacy"].check()
     given = dict(sections)
