@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.rates import CLIENTS
 from spyker.config.scenario import load
-from spyker.engines.engine import keep_memory
+from spyker.engines.process_settings import keep_memory
 from spyker.tasks.built_in.models import mnist_cnn
 from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask

@@ -17,7 +17,7 @@ from torch import nn
 
 import spyker
 from spyker.config.scenario import Scenario, Training, load
-from spyker.engines.engine import keep_memory
+from spyker.engines.process_settings import keep_memory
 from spyker.tasks.registry import resolve, task_spec
 from spyker.tasks.torch_task import TorchTask
 

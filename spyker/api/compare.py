@@ -9,26 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spyker.algorithms.builtin import COMPARED
-from spyker.api.callbacks import Callback, Callbacks
-from spyker.api.datasets import data_from, prepare_data
-from spyker.api.interrupts import interrupts
-from spyker.api.output_folders import new_folder, place_for_record
+from spyker.api.callbacks import Callback
+from spyker.api.datasets import data_from
+from spyker.api.output_folders import new_folder
 from spyker.api.read_scenario import AlgorithmLike, Source, TaskLike, read_scenario
 from spyker.api.result import Run, as_frame, as_html, plotted
-from spyker.api.run import emulate, short
-from spyker.api.run_checks import warn_before
+from spyker.api.run import RunOptions, run_in_turn, short
 from spyker.api.sweep import check_counts
-from spyker.engines.start_engine import start_engine
 from spyker.errors import Interrupted, UsageError
 from spyker.extras import require
 from spyker.plots.run_groups import RunGroups, group_runs
 from spyker.plots.table import as_markdown, rows
 from spyker.records import find_runs, write_atomically
-from spyker.records.lock import locked
 from spyker.sweeps.runner import with_seeds
-from spyker.tasks.initial_model import InitialModelFile
-from spyker.tasks.layout import layout_of
-from spyker.tasks.memory_check import check_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,9 +145,7 @@ def compare(
 
     """
     require("compare", "matplotlib")
-    audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
-    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [
@@ -178,39 +169,20 @@ def compare(
                 "an algorithm occurs twice" if names else "must not be empty",
                 "Name each algorithm once",
             )
-        check_memory(scenarios[:1])
         folder = new_folder(f"compare-{short(scenarios[0])}") if out is None else Path(out)
-        done: dict[str, Run] = {}
-        with place_for_record(folder, overwrite=overwrite) as place, locked(folder):
-            prepare_data(scenarios, progress=progress)
-            for alike in zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True):
-                made, trainers = start_engine(alike[0], workers, engine, ray_address)  # the data depends on the seed
-                with trainers, interrupts() as stop:
-                    fitted = None if given is None else given.fit(layout_of(made))
-                    if not done:
-                        if progress:
-                            warn_before(scenarios, made)
-                        place.empty()
-                    for name, chosen in zip(names, alike, strict=True):
-                        if not stop.interrupted:
-                            run = name if seeds == 1 else f"{name}-seed-{chosen.seed}"
-                            with locked(folder / run):
-                                done[run] = emulate(
-                                    chosen,
-                                    made,
-                                    trainers,
-                                    folder / run,
-                                    stop,
-                                    audience,
-                                    initial_model=fitted,
-                                    model=model,
-                                    progress=progress,
-                                )
-                if stop.interrupted:
-                    break
-    comparison = Comparison(done, folder)
+        seeded = zip(*(with_seeds(chosen, seeds) for chosen in scenarios), strict=True)  # the data depends on the seed
+        groups = [
+            {
+                folder / (name if seeds == 1 else f"{name}-seed-{chosen.seed}"): chosen
+                for name, chosen in zip(names, alike, strict=True)
+            }
+            for alike in seeded
+        ]
+        options = RunOptions(overwrite, initial_model, model, workers, engine, ray_address, progress, callbacks)
+        runs, interrupted = run_in_turn(groups, folder, options)
+    comparison = Comparison({path.name: run for path, run in runs.items()}, folder)
     comparison.draw()
-    if stop.interrupted:
+    if interrupted:
         raise Interrupted(f"the comparison was stopped; its records are in {folder}", comparison)
     return comparison
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from spyker.api.callbacks import Callback, Callbacks
@@ -84,8 +85,6 @@ def run(
         KeyboardInterrupt: Ctrl-C stopped the run; its record is complete up to then.
 
     """
-    audience = Callbacks(callbacks)
-    given = None if initial_model is None else InitialModelFile(Path(initial_model))
     with data_from(data_dir):
         chosen = read_scenario(
             scenario,
@@ -97,30 +96,69 @@ def run(
             preset=preset,
             settings=settings,
         )
-        check_memory([chosen])
         folder = new_folder(f"{chosen.chosen.name}-{short(chosen)}") if out is None else Path(out)
-        with place_for_record(folder, overwrite=overwrite) as place, locked(folder):
-            prepare_data([chosen], progress=progress)
-            made, trainers = start_engine(chosen, workers, engine, ray_address)
-            with trainers, interrupts() as stop:
-                fitted = None if given is None else given.fit(layout_of(made))
-                if progress:
-                    warn_before([chosen], made)
-                place.empty()
-                done = emulate(
-                    chosen,
-                    made,
-                    trainers,
-                    folder,
-                    stop,
-                    audience,
-                    initial_model=fitted,
-                    model=model,
-                    progress=progress,
-                )
-    if stop.interrupted:
-        raise Interrupted(f"the run was stopped; its record is in {folder}", done)
-    return done
+        options = RunOptions(overwrite, initial_model, model, workers, engine, ray_address, progress, callbacks)
+        runs, interrupted = run_in_turn([{folder: chosen}], folder, options)
+    if interrupted:
+        raise Interrupted(f"the run was stopped; its record is in {folder}", runs[folder])
+    return runs[folder]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The arguments of :func:`run` and :func:`~spyker.compare` that do not concern the scenario."""
+
+    overwrite: bool
+    initial_model: str | os.PathLike[str] | None
+    model: bool
+    workers: int | None
+    engine: str
+    ray_address: str | None
+    progress: bool
+    callbacks: Sequence[Callback]
+
+
+def run_in_turn(
+    groups: Sequence[Mapping[Path, Scenario]], out: Path, options: RunOptions
+) -> tuple[dict[Path, Run], bool]:
+    """Run scenarios, one after the other.
+
+    Everything is checked and prepared before the content of ``out`` is replaced.
+
+    Args:
+        groups: scenarios by the folder of their record, ``out`` or one in it. Those of a group have the same task.
+        out: folder of all records.
+        options: the further arguments of the caller.
+
+    Returns:
+        The runs by folder, and whether Ctrl-C stopped them early.
+
+    """
+    audience, progress = Callbacks(options.callbacks), options.progress
+    given = InitialModelFile.read(options.initial_model)
+    first = list(groups[0].values())
+    check_memory(first[:1])
+    done: dict[Path, Run] = {}
+    with place_for_record(out, overwrite=options.overwrite) as place, locked(out):
+        prepare_data(first, progress=progress)
+        for group in groups:
+            task, engine = start_engine(
+                next(iter(group.values())), options.workers, options.engine, options.ray_address
+            )
+            with engine, interrupts() as stop:
+                fitted = None if given is None else given.fit(layout_of(task))
+                if not done:
+                    if progress:
+                        warn_before(first, task)
+                    place.empty()
+                for folder, scenario in group.items():
+                    if done and stop.interrupted:
+                        break
+                    with contextlib.nullcontext() if folder == out else locked(folder):
+                        done[folder] = emulate(scenario, task, engine, folder, stop, audience, fitted, options)
+            if stop.interrupted:
+                break
+    return done, stop.interrupted
 
 
 def emulate(
@@ -130,19 +168,17 @@ def emulate(
     folder: Path,
     stop: InterruptRequest,
     audience: Callbacks,
-    *,
     initial_model: InitialModel | None,
-    model: bool,
-    progress: bool,
+    options: RunOptions,
 ) -> Run:
     """Run a scenario with callbacks and progress bar."""
     with contextlib.ExitStack() as stack:
         audience.begin(scenario)
         watches = [*audience.watches, FailureLines(stop=scenario.training.on_client_error == STOP).fact]
-        if progress:
+        if options.progress:
             bar = LiveProgress(scenario.chosen.title, scenario.duration, task.metric.name)
             watches.append(stack.enter_context(bar).fact)
-        record_run(scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=model)
+        record_run(scenario, task, engine, folder, watches, stop, initial_model=initial_model, models=options.model)
     stop.requested = stop.interrupted  # a callback stops only the current run
     run = Run(folder)
     audience.end(run)

@@ -21,16 +21,7 @@ from spyker.plots.run_groups import about, format_value
 from spyker.plots.samples import sample
 from spyker.records import RunRecord, write_atomically
 from spyker.sweeps.runner import check_folder, folder_of, locked_folder, run_watched, with_seeds
-from spyker.sweeps.sweep_points import (
-    SweepPoint,
-    SweepRow,
-    as_csv,
-    cells,
-    combinations,
-    lines,
-    main_measures,
-    row,
-)
+from spyker.sweeps.sweep_points import SweepPoint, SweepRow, as_csv, cells, combinations, lines, main_measures, row
 from spyker.tasks.memory_check import check_memory
 
 if TYPE_CHECKING:

@@ -12,14 +12,7 @@ from spyker.api.datasets import data_from, prepare_data
 from spyker.api.read_scenario import read_scenario
 from spyker.cli.help import examples
 from spyker.cli.numbers import above_zero, count
-from spyker.cli.options import (
-    ALGORITHM_HELP,
-    TASK_HELP,
-    add_data_dir,
-    add_flower,
-    add_set,
-    task_arguments,
-)
+from spyker.cli.options import ALGORITHM_HELP, TASK_HELP, add_data_dir, add_flower, add_set, task_arguments
 from spyker.cli.output import add_json
 from spyker.config.algorithms import find_algorithm
 from spyker.config.scenario import CLIENTS, SERVERS, Scenario
@@ -92,12 +85,7 @@ def add_create(actions: Any) -> None:
 
 def command_create(args: argparse.Namespace) -> int:
     """Create a federation, and print what to copy and what to run where."""
-    from spyker.net.federation_folder import (
-        check_addresses,
-        check_names,
-        check_place,
-        create_federation,
-    )
+    from spyker.net.federation_folder import check_addresses, check_names, check_place, create_federation
     from spyker.net.server_config import DeploymentOptions
 
     learnt = task_arguments(args)
@@ -115,7 +103,7 @@ def command_create(args: argparse.Namespace) -> int:
     check_names(servers, clients)
     check_addresses(servers)
     check_place(args.out, overwrite=args.overwrite)
-    given = None if args.initial_model is None else InitialModelFile(args.initial_model)
+    given = InitialModelFile.read(args.initial_model)
     world = world_settings(regions, clients)
     chosen = learnt.get("task") or args.task
     with data_from(args.data_dir):

@@ -70,21 +70,10 @@ class Parser(argparse.ArgumentParser):
         """The parser itself or, if it has subcommands, theirs."""
         return [leaf for command in self.commands.values() for leaf in command.leaves] or [self]
 
-    @property
-    def arguments(self) -> Sequence[argparse.Action]:
-        """All arguments and options."""
-        return self._actions
-
 
 def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
     """Show these command lines below a command's help. A comment follows two blanks and ``#``."""
     parser.epilog = HEADING + "\n".join(INDENT + line for line in lines)
-
-
-def examples_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the examples of a command."""
-    text = parser.epilog or ""
-    return [line.strip() for line in text.removeprefix(HEADING).splitlines()] if text.startswith(HEADING) else []
 
 
 def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:

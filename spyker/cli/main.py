@@ -30,7 +30,7 @@ COMMANDS = {
     "up": "spyker.cli.up:add_up",
     "federation": "spyker.cli.federation:add_federation",
     "serve": "spyker.cli.serve:add_serve",
-    "join": "spyker.cli.serve:add_join",
+    "join": "spyker.cli.join:add_join",
     "members": "spyker.cli.members:add_members",
     "privacy": "spyker.cli.privacy:add_privacy",
     "export": "spyker.cli.export:add_export",

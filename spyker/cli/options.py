@@ -91,13 +91,16 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 def read_settings(texts: Sequence[str]) -> dict[str, object]:
     """Parse the values of ``--set``, by key."""
-    settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--set {text}", "has no value", "Write --set section.key=value")
-        settings[key.strip()] = parse_value(value.strip())
-    return settings
+    pairs = (split_pair("--set", text, "section.key=value") for text in texts)
+    return {key: parse_value(value.strip()) for key, value in pairs}
+
+
+def split_pair(option: str, text: str, form: str) -> tuple[str, str]:
+    """Split ``key=value``, which was given to an option; ``form`` shows how to write it."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"{option} {text}", "has no value", f"Write {option} {form}")
+    return key.strip(), value
 
 
 def scenario_arguments(args: argparse.Namespace) -> dict[str, Any]:
@@ -118,19 +121,8 @@ def task_arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments about files, engine and output as keywords of the API."""
-    names = (
-        "out",
-        "overwrite",
-        "initial_model",
-        "model",
-        "workers",
-        "engine",
-        "ray_address",
-        "data_dir",
-        "jobs",
-        "resume",
-        "seeds",
-    )
+    files = ("out", "overwrite", "initial_model", "model", "data_dir")
+    names = (*files, "workers", "engine", "ray_address", "jobs", "resume", "seeds")
     given = {name: getattr(args, name) for name in names if hasattr(args, name)}
     if hasattr(args, "callback"):
         given["callbacks"] = [find_callback(text) for text in args.callback]

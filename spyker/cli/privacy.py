@@ -23,11 +23,7 @@ def add_privacy(commands: Any) -> None:
         "folders", nargs="+", type=Path, metavar="FOLDER", help="folders of clients, or their state folders"
     )
     add_json(parser)
-    examples(
-        parser,
-        "spyker privacy client-charite",
-        "spyker privacy client-*/ --json",
-    )
+    examples(parser, "spyker privacy client-charite", "spyker privacy client-*/ --json")
     parser.set_defaults(command=command_privacy)
 
 

@@ -42,11 +42,7 @@ def command_plot(args: argparse.Namespace) -> int:
     with OutputFolder(args.out or args.runs[0]) as place:
         place.keep()
         pictures = plot_all(shown, place.folder)
-    args.answer = {
-        "runs": [as_dict(run) for run in runs],
-        "pictures": pictures,
-        "warning": shown.warning or None,
-    }
+    args.answer = {"runs": [as_dict(run) for run in runs], "pictures": pictures, "warning": shown.warning or None}
     show_table(shown)
     for picture in pictures:
         print(picture)

@@ -60,7 +60,7 @@ def command_up(args: argparse.Namespace) -> int:
     """Start servers and clients, monitor them, and print the results."""
     from spyker.net.local_cluster import LocalCluster
 
-    given = None if args.initial_model is None else InitialModelFile(args.initial_model)
+    given = InitialModelFile.read(args.initial_model)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(Dashboard(args.dashboard))
         stack.enter_context(data_from(args.data_dir))

@@ -12,14 +12,14 @@ from typing import Any
 
 from spyker.algorithms.builtin import ALGORITHMS
 from spyker.algorithms.stride import Stride
-from spyker.compression.block_codec import NONE
 from spyker.compression.settings import CompressionSettings
 from spyker.config import kernel_names
 from spyker.config.algorithms import NAMES, find_algorithm, parameter_sections
 from spyker.config.delays import Delays, Gaussian, read_delays
 from spyker.config.presets import PRESETS
+from spyker.config.privacy_checks import check_client_privacy, check_masking
 from spyker.config.privacy_settings import PrivacySettings
-from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, show, to_toml, write
+from spyker.config.sections import convert, kebab, keys, read, refuse_unknown, rule_of, show, to_toml, write
 from spyker.config.suggest import suggest
 from spyker.config.world import Geography, fill_world, latency_seconds, place_clients
 from spyker.errors import UsageError
@@ -82,9 +82,7 @@ class Training:
         choices=(CONTINUE, STOP),
     )
     accumulate: int | None = parameter(
-        None,
-        "gradient accumulation: number of batches per optimiser step; unset: 1",
-        at_least=1,
+        None, "gradient accumulation: number of batches per optimiser step; unset: 1", at_least=1
     )
     autocast: str | None = parameter(
         None,
@@ -116,8 +114,7 @@ class Evaluation:
         None, "report when the servers' mean score first reaches these; unset: the defaults of the task's metric"
     )
     stop_at: float | None = parameter(
-        None,
-        "end an emulation one evaluation after the servers' mean score reaches this; unset: never",
+        None, "end an emulation one evaluation after the servers' mean score reaches this; unset: never"
     )
     stop_after: float = parameter(0.0, "with stop-at: virtual seconds for which the mean must stay there", at_least=0)
     patience: float | None = parameter(
@@ -199,7 +196,8 @@ class Scenario:
         return {home: nearest(home) for home in places.learners}
 
 
-TOP = ("algorithm", "seed", "duration")
+TOP = {"algorithm": str, "seed": int, "duration": float}
+"""Keys above all sections, and their types."""
 SECTIONS: dict[str, type[Any]] = {
     "world": Geography,
     "training": Training,
@@ -293,18 +291,12 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
             refuse_unknown(table[name], keys(section), name, every_key(known))
     for name in elsewhere.keys() - parameters.keys():
         read(elsewhere[name], table.get(name, {}), name)
-    table = dict(table)
-    top = {key: table[key] for key in TOP if key in table}
-    fields = {f.name: f for f in dataclasses.fields(Scenario)}
-    kinds = {"algorithm": str, "seed": int, "duration": float}
-    values = {key: convert(v, kinds[key], fields[key].metadata["rule"], key) for key, v in top.items()}
-    training = table.get("training", {})
+    rules = {f.name: rule_of(f) for f in dataclasses.fields(Scenario) if f.name in TOP}
+    values = {key: convert(table[key], kind, rules[key], key) for key, kind in TOP.items() if key in table}
+    training, delays = table.get("training", {}), Training().delay_ms
     if isinstance(training, Mapping) and "delay-ms" in training:
-        training = dict(training)
-        delays = read_delays(training.pop("delay-ms"), "training.delay-ms", folder)
-        table["training"] = training
-    else:
-        delays = Gaussian()
+        delays = read_delays(training["delay-ms"], "training.delay-ms", folder)
+        table = {**table, "training": {key: value for key, value in training.items() if key != "delay-ms"}}
     sections = {name: read(section, table.get(name, {}), name) for name, section in SECTIONS.items()}
     sections["privacy"].check()
     given = dict(sections)
@@ -326,56 +318,6 @@ def from_table(table: Mapping[str, Any], folder: Path = Path(), others: Sequence
     check_client_privacy(scenario)
     resolved = resolve_algorithms(scenario)
     return replace(scenario, algorithms=resolved, derived=derived(given | algorithms, sections | resolved))
-
-
-def check_masking(scenario: Scenario) -> None:
-    """Raise a ``UsageError`` if clients are to mask their updates and no sum could be opened."""
-    privacy, regions = scenario.privacy, scenario.world.regions
-    if not privacy.masking:
-        return
-    if not scenario.chosen.supports_masking:
-        raise UsageError(
-            "privacy.masking",
-            f"true is not allowed: {scenario.algorithm} applies each update by itself, so a server must see it",
-            "Use an algorithm with rounds or a buffer: stride, fedavg, hierfavg or fedbuff",
-        )
-    if scenario.compression.updates != NONE:
-        raise UsageError(
-            "compression.updates",
-            f"{show(scenario.compression.updates)} is not allowed with privacy.masking: masks hide all bits of a "
-            "number, so rounded numbers take no fewer bytes",
-            'Write "none", or switch masking off',
-        )
-    unknown = [region for region in privacy.helpers or () if region >= len(regions)]
-    if unknown:
-        raise UsageError(
-            "privacy.helpers", f"{unknown[0]} is not allowed", f"Regions are numbered from 0 to {len(regions) - 1}"
-        )
-    if not all(scenario.mask_helpers().values()):
-        raise UsageError(
-            "privacy.helpers",
-            "is missing: there is no other server to open sums",
-            "Write the region of one, such as [0]",
-        )
-    places = scenario.placement()
-    fewest = min(len(places.clients_of(i)) for i in places.learners)
-    if fewest < privacy.threshold:
-        raise UsageError(
-            "privacy.threshold",
-            f"{privacy.threshold} is not allowed: a server has {fewest} clients",
-            "Use fewer regions or more clients, or lower it",
-        )
-
-
-def check_client_privacy(scenario: Scenario) -> None:
-    """Raise a ``UsageError`` if servers are to add noise to sums, and the algorithm has none."""
-    if scenario.privacy.per_client and not scenario.chosen.supports_client_privacy:
-        raise UsageError(
-            "privacy.unit",
-            f"client is not allowed: {scenario.algorithm} applies each update by itself, so there is no sum of many "
-            "updates to add noise to",
-            "Use an algorithm with rounds or a buffer: stride, fedavg, hierfavg or fedbuff",
-        )
 
 
 def every_key(sections: Mapping[str, type[Any]]) -> list[str]:

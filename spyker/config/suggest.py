@@ -1,9 +1,9 @@
-"""Suggestions for misspelt names."""
+"""Suggestions for misspelt names, and lists of names in messages."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 FEW = 8  # add the list of all names to the guess if it is no longer than this
 
@@ -24,3 +24,9 @@ def suggest(name: object, known: Iterable[str], otherwise: str = "Choose one of"
         return everything
     guess = f"Did you mean {close[0]!r}?"
     return f"{guess} {everything}" if 1 < len(known) <= FEW else guess
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names as text; of more than ``most``, the first ones."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

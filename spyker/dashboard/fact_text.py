@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from spyker.dashboard.topology import RunTopology
@@ -94,17 +95,15 @@ def describe(world: RunTopology, fact: Fact) -> str:
             share = f"{fact.weighted_mean:.4f}{worst}"
             return f"{fact.clients} clients evaluated {fact.name}: weighted mean {share}"[:LONGEST]
         case ClientEvaluated():
-            numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.scores.items())
-            return f"client {fact.client} evaluated {name(fact.server)}’s model: {numbers}"[:LONGEST]
+            return f"client {fact.client} evaluated {name(fact.server)}’s model: {numbers(fact.scores)}"[:LONGEST]
         case SumEvaluated():
-            numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.scores.items())
-            return f"{fact.clients} clients evaluated {name(fact.server)}’s model together: {numbers}"[:LONGEST]
+            together = f"{fact.clients} clients evaluated {name(fact.server)}’s model together"
+            return f"{together}: {numbers(fact.scores)}"[:LONGEST]
         case ServerResumed():
             lost = f"{fact.lost_updates} updates lost"
             return f"{name(fact.server)} resumed from a checkpoint at version {fact.version}; {lost}"
         case ClientReported():
-            numbers = ", ".join(f"{key} {value:.4g}" for key, value in fact.metrics.items())
-            return f"client {fact.client} reported {numbers or f'{fact.examples} examples'}"[:LONGEST]
+            return f"client {fact.client} reported {numbers(fact.metrics) or f'{fact.examples} examples'}"[:LONGEST]
         case RunStarted():
             return f"{fact.title} on {fact.task}: {fact.clients} clients, {len(fact.servers)} servers, seed {fact.seed}"
         case InitialModelLoaded():
@@ -114,8 +113,12 @@ def describe(world: RunTopology, fact: Fact) -> str:
 
 def describe_fields(fact: Fact) -> str:
     """Describe a fact by its kind and fields."""
-    values: dict[str, Any] = fields(fact)
-    words = ", ".join(
+    words = numbers(fields(fact))
+    return f"{fact.kind}: {words}"[:LONGEST] if words else fact.kind
+
+
+def numbers(values: Mapping[str, Any]) -> str:
+    """List values with their names."""
+    return ", ".join(
         f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
     )
-    return f"{fact.kind}: {words}"[:LONGEST] if words else fact.kind

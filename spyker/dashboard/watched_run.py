@@ -104,10 +104,11 @@ class WatchedRun:
             self._marks.add((round(timed.t, 6), "concern"))
         self._fold.apply(state, timed.t, fact, timed.queue, timed.server)
         if isinstance(fact, Evaluated):
-            self._score(score_point(state, timed.t))
+            self._add(self._scores, score_point(state, timed.t))
             self._bins.note(state)
         elif isinstance(fact, EvaluatedByClients) and fact.name == self.world.start.metric:
-            self._by_client(timed, state)
+            if (found := by_clients_payload(state)) is not None:
+                self._add(self._client_scores, [round(timed.t, 6), found["weightedMean"], found["worstDecile"]])
         else:
             server = known_server(fact)
             if server is not None:
@@ -118,28 +119,16 @@ class WatchedRun:
                 self._keyframes, self._between = self._keyframes[::2], 2 * self._between
             self._next = state.facts + self._between
 
-    def _score(self, point: list[Any]) -> None:
-        """Add a score; in a deployment, scores of different servers within half an interval are one evaluation.
+    def _add(self, series: ThinnedSeries[list[Any]], point: list[Any]) -> None:
+        """Add a point; in a deployment, scores of different servers within half an interval are one evaluation.
 
         Servers start at different times and write a score when it is known, so times are not ordered.
         """
-        last = self._scores.last
+        last = series.last
         if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
-            self._scores.replace([max(point[0], last[0]), *point[1:]])
+            series.replace([max(point[0], last[0]), *point[1:]])
         else:
-            self._scores.add(point)
-
-    def _by_client(self, timed: TimedFact, state: RunState) -> None:
-        """Add the clients' evaluations, or replace the last if another server's clients evaluated at that time."""
-        found = by_clients_payload(state)
-        if found is None:
-            return
-        point = [round(timed.t, 6), found["weightedMean"], found["worstDecile"]]
-        last = self._client_scores.last
-        if len(self.parts) > 1 and last is not None and point[0] < last[0] + 0.5 * self.world.start.interval:
-            self._client_scores.replace([max(point[0], last[0]), *point[1:]])
-        else:
-            self._client_scores.add(point)
+            series.add(point)
 
     # --- Queries -----------------------------------------------------------------------------------------------------
 

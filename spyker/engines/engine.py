@@ -6,10 +6,6 @@ not on the worker or the time of the computation.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import multiprocessing
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +14,11 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from spyker.engines.process_settings import single_threaded
 from spyker.errors import ClientTrainingError
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector, average
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # as in <malloc.h>
-M_MMAP_MAX, DEFAULT_MAPS = -4, 65536
-M_ARENA_MAX, ARENAS = -8, 1
-KEPT_BYTES = 32 << 20  # the maximum of M_MMAP_THRESHOLD
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +50,7 @@ class TrainJob:
         found = self.evaluation
         return None if found is None else {**found.scores, "examples": float(found.examples)}
 
-    def finish(self, answer: Vector | TrainingResult) -> Vector:
+    def finish(self, answer: Vector | TrainingResult) -> None:
         """Store the result."""
         if isinstance(answer, TrainingResult):
             self.result, self.examples, self.metrics = answer.weights, answer.examples, answer.metrics
@@ -66,7 +58,6 @@ class TrainJob:
             self.evaluation = answer.evaluation
         else:
             self.result = answer
-        return self.result
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +111,9 @@ class Engine(ABC):
         """Submit a job; ``due`` is the time at which its result will be awaited, on the caller's clock."""
 
     @abstractmethod
+    def finish(self, job: Job) -> None:
+        """Finish a submitted job: set its result, or the error of a training."""
+
     def trained(self, job: TrainJob) -> Vector:
         """Return the weights of a submitted training; its state and metrics are stored in the job.
 
@@ -127,18 +121,27 @@ class Engine(ABC):
             ClientTrainingError: this training failed; other jobs are not affected.
 
         """
+        self.finish(job)
+        if job.error is not None:
+            raise job.error
+        assert job.result is not None
+        return job.result
+
+    def score(self, job: EvaluateJob) -> float:
+        """Return the result of a submitted evaluation."""
+        self.finish(job)
+        assert job.result is not None
+        return job.result
+
+    def size(self, job: SizeJob) -> int:
+        """Return the result of a submitted count."""
+        self.finish(job)
+        assert job.result is not None
+        return job.result
 
     def memory(self) -> Vector | None:
         """Return memory from which a model can be evaluated without another copy, if the engine has any."""
         return None
-
-    @abstractmethod
-    def score(self, job: EvaluateJob) -> float:
-        """Return the result of a submitted evaluation."""
-
-    @abstractmethod
-    def size(self, job: SizeJob) -> int:
-        """Return the result of a submitted count."""
 
     def sizes(self, clients: int) -> list[int]:
         """Return the numbers of data points of all clients, counted where the clients train."""
@@ -176,65 +179,9 @@ class InProcessEngine(Engine):
         elif isinstance(job, SizeJob):
             job.result = self.task.size(job.client)
 
-    def trained(self, job: TrainJob) -> Vector:
+    def finish(self, job: Job) -> None:
         """Train now."""
-        return job.finish(
-            self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age, evaluate=job.evaluate)
-        )
-
-    def size(self, job: SizeJob) -> int:
-        """Return the number counted at submission."""
-        assert job.result is not None
-        return job.result
-
-    def score(self, job: EvaluateJob) -> float:
-        """Return the score computed at submission."""
-        assert job.result is not None
-        return job.result
-
-
-def single_threaded() -> None:
-    """Limit torch to one thread, which is faster than oversubscription and keeps the order of sums."""
-    if "torch" in sys.modules:  # do not import it for a task without torch
-        sys.modules["torch"].set_num_threads(1)
-
-
-def keep_memory() -> None:
-    """Make the C library keep memory that training frees, instead of returning it to the kernel after every batch.
-
-    Otherwise page faults take up to a sixth of the time of a small model's training.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has these settings, and needs them
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        for setting in (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD):
-            mallopt(setting, KEPT_BYTES)
-
-
-def reuse_memory(*, reuse: bool = True) -> None:
-    """Make the C library also reuse large blocks, such as vectors of large models.
-
-    Without ``reuse``, it returns the memory that it has kept.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL("libc.so.6")
-        library.malloc_trim(0)
-        library.mallopt(M_MMAP_MAX, 0 if reuse else DEFAULT_MAPS)
-        library.mallopt(M_TRIM_THRESHOLD, -1 if reuse else KEPT_BYTES)
-
-
-def trim_memory() -> None:
-    """Return free memory to the system. What is kept is divided by small blocks and fits no large one."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
-def allow_processes() -> None:
-    """Allow a task to start processes in a worker, as DataLoaders do; daemonic processes may not."""
-    multiprocessing.current_process().daemon = False
-    multiprocessing.set_start_method(None, force=True)  # back to the platform's default
-
-
-def share_memory() -> None:
-    """Make all threads of this process share one memory arena, so that freed memory is reused across threads."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").mallopt(M_ARENA_MAX, ARENAS)
+        if isinstance(job, TrainJob):
+            job.finish(
+                self.task.train(job.client, job.weights, job.rate, job.step, job.state, job.age, evaluate=job.evaluate)
+            )

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from spyker.engines.engine import Engine, EvaluateJob, Job, SizeJob, TrainJob
+from spyker.engines.engine import Engine, Job, TrainJob
 from spyker.errors import ClientTrainingError, TaskError, WorkerCrashedError
-from spyker.vectors import Vector
 
 DEPTH = 2  # jobs per worker: one running, one waiting
 MAX_LOSSES = 3  # consecutive losses of a worker, without a finished job, that end the run
@@ -101,26 +100,10 @@ class PoolEngine(Engine, Generic[W]):
         self._submitted += 1
         self._step(wait=False)
 
-    def trained(self, job: TrainJob) -> Vector:
-        """Wait for a training."""
-        while job.result is None and job.error is None:
+    def finish(self, job: Job) -> None:
+        """Wait until a worker has finished the job."""
+        while job.result is None and not (isinstance(job, TrainJob) and job.error is not None):
             self._step(wait=True)
-        if job.error is not None:
-            raise job.error
-        assert job.result is not None
-        return job.result
-
-    def score(self, job: EvaluateJob) -> float:
-        """Wait for an evaluation."""
-        while job.result is None:
-            self._step(wait=True)
-        return job.result
-
-    def size(self, job: SizeJob) -> int:
-        """Wait for a count."""
-        while job.result is None:
-            self._step(wait=True)
-        return job.result
 
     def cancel(self) -> None:
         """Drop jobs that no worker has received."""

@@ -12,7 +12,7 @@ import socket
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +21,13 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from spyker.config.sections import show
-from spyker.engines.engine import Job, SizeJob, TrainJob, keep_memory, single_threaded
+from spyker.engines.engine import Job, SizeJob, TrainJob
 from spyker.engines.pool import PoolEngine, Worker, WorkerLostError
+from spyker.engines.process_settings import keep_memory, single_threaded
 from spyker.errors import ClientTrainingError, TaskError, UsageError
 from spyker.tasks.checked_task import CheckedTask
 from spyker.tasks.registry import TaskSpec
-from spyker.tasks.task import EvaluationResult, TrainingResult
+from spyker.tasks.task import TrainingResult
 from spyker.vectors import Vector
 
 SMALL = 100_000  # bytes; Ray's limit for inlined arguments, which are faster than its store
@@ -45,26 +46,9 @@ class TrainingActor:
         self.task = spec.guarded()
         single_threaded()
 
-    def train(
-        self,
-        client: int,
-        weights: Vector,
-        rate: float,
-        step: int,
-        state: bytes | None,
-        age: float,
-        evaluate: bool,
-    ) -> Vector | TrainingResult:
-        """Train."""
-        return self.task.train(client, weights, rate, step, state, age, evaluate=evaluate)
-
-    def size(self, client: int) -> int:
-        """Count the data points of a client."""
-        return self.task.size(client)
-
-    def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None) -> float | EvaluationResult:
-        """Evaluate."""
-        return self.task.evaluate(weights, states)
+    def call(self, method: str, *arguments: object, **named: object) -> Any:
+        """Call a method of the task."""
+        return getattr(self.task, method)(*arguments, **named)
 
 
 class ObjectStore:
@@ -106,15 +90,16 @@ class RayWorker(Worker):
 
     def send(self, job: Job) -> None:
         """Send the actor a job."""
+        call = self.actor.call.remote
         if isinstance(job, SizeJob):
-            self.answers.append(self.actor.size.remote(job.client))
-            return
-        weights = self._store.put(job.weights if isinstance(job, TrainJob) else job.vector())
-        if isinstance(job, TrainJob):
-            arguments = (job.client, weights, job.rate, job.step, job.state, job.age, job.evaluate)
-            self.answers.append(self.actor.train.remote(*arguments))
+            answer = call("size", job.client)
+        elif isinstance(job, TrainJob):
+            weights = self._store.put(job.weights)
+            arguments = (job.client, weights, job.rate, job.step, job.state, job.age)
+            answer = call("train", *arguments, evaluate=job.evaluate)
         else:
-            self.answers.append(self.actor.evaluate.remote(weights, job.states))
+            answer = call("evaluate", self._store.put(job.vector()), job.states)
+        self.answers.append(answer)
 
     def receive(self) -> None:
         """Receive the first result, copied out of the read-only object store."""

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import ModuleType
 
 
-def spawn(process: BaseProcess) -> None:
-    """Start a process that ignores Ctrl-C and does not import the caller's main module."""
+def spawn(target: Callable[..., None], *arguments: object) -> tuple[BaseProcess, Connection]:
+    """Start a process that ignores Ctrl-C and does not import the caller's main module.
+
+    Returns:
+        The process and a connection to it; ``target`` is called with the other end and the arguments.
+
+    """
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
     with interrupts_ignored(), main_left_out():
         process.start()
+    theirs.close()
+    return process, pipe
 
 
 @contextlib.contextmanager

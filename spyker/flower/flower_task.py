@@ -15,15 +15,14 @@ from flwr.app import MessageType
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from spyker.config.name_lookup import NameLookup
 from spyker.config.scenario import Training
-from spyker.config.sections import show
+from spyker.config.suggest import listed
 from spyker.errors import FlowerError, UsageError
 from spyker.flower.arrays import ArrayMismatchError, NamedArrays, NDArray
 from spyker.flower.client_calls import ClientAppCaller, ClientReply, seed_all
 from spyker.flower.initial_arrays import as_arrays
 from spyker.flower.learning_rate import KEYS, AppLearningRate, find_rate, rate_entries
-from spyker.flower.project import find_project, read_pairs
+from spyker.flower.project import find_object, find_project, read_pairs
 from spyker.flower.server_app import ServerAppSetup, first_model_of_client, run_server_app
 from spyker.flower.setup_file import read_setup, write_setup
 from spyker.tasks.task import ClientEvaluation, Metric, Task, TrainingResult
@@ -32,7 +31,6 @@ from spyker.vectors import Vector
 RATE, AGE, ROUND = "spyker-rate", "spyker-age", "server-round"
 """Keys of the configuration that an app is sent."""
 LOWER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "entropy")
-APPS = NameLookup((), "", "package.module:app")
 
 
 def find_app(options: Any) -> ClientApp:
@@ -42,9 +40,7 @@ def find_app(options: Any) -> ClientApp:
 
 def find(name: str, where: str, kind: type[Any]) -> Any:
     """Import an app by name."""
-    if ":" not in name:
-        raise UsageError(where, f"{show(name)} is not allowed", "Write package.module:app")
-    app = APPS.find(name, where)
+    app = find_object(name, where, "app")
     if not isinstance(app, kind):
         raise UsageError(where, f"{name} is a {type(app).__name__}", f"Name a {kind.__name__}")
     return app
@@ -212,11 +208,10 @@ class FlowerTask(Task):
         """Name the arrays that are not finite; the cause need not be the learning rate."""
         with np.errstate(all="ignore"):
             trained = self.train(client, weights, rate, step, state=state).weights
-        wrong = [name for name, part in self.layout.parts(trained).items() if not np.isfinite(part).all()]
-        which = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        wrong = [repr(name) for name, part in self.layout.parts(trained).items() if not np.isfinite(part).all()]
         return (
-            f"{self.options.app} returned numbers that are not finite in {which}. Look at its training and data; if "
-            f"it uses the rate that is sent as {self.options.rate_key or KEYS[0]!r}, lower training.rate"
+            f"{self.options.app} returned numbers that are not finite in {listed(wrong, 3)}. Look at its training and "
+            f"data; if it uses the rate that is sent as {self.options.rate_key or KEYS[0]!r}, lower training.rate"
         )
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float:

@@ -9,20 +9,17 @@ import numpy as np
 from flwr.app import ArrayRecord
 from torch import Tensor, nn
 
-from spyker.config.name_lookup import NameLookup
-from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.flower.arrays import NDArray
 from spyker.flower.client_calls import ClientAppCaller, seed_all
+from spyker.flower.project import find_object
 
 WHERE = "task.model"
 
 
 def as_arrays(name: str, caller: ClientAppCaller) -> Mapping[str, NDArray]:
     """Call the function with the scenario's seed, and return its model as arrays."""
-    if ":" not in name:
-        raise UsageError(WHERE, f"{show(name)} is not allowed", "Write package.module:function")
-    function = NameLookup((), "", "package.module:function").find(name, WHERE)
+    function = find_object(name, WHERE, "function")
     if not callable(function):
         raise UsageError(WHERE, f"{name} is a {type(function).__name__}", "Name a function")
     seed_all(caller.seed)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spyker.config.scenario import Training
-from spyker.config.sections import show
-from spyker.errors import DataError, TaskError, UsageError
+from spyker.errors import UsageError
 from spyker.extras import require
 from spyker.flower.project import find_project
 from spyker.own_code import code_digest
 from spyker.parameters import parameter
-from spyker.tasks.checked_task import own_traceback
+from spyker.tasks.checked_task import located_errors
 from spyker.tasks.task import Task
 
 
@@ -58,8 +57,6 @@ def check(options: Any) -> None:
     """Check the options."""
     if not options.app:
         raise UsageError("task.app", "is missing", "Name the ClientApp: --flower package.module:app")
-    if ":" not in options.app:
-        raise UsageError("task.app", f"{show(options.app)} is not allowed", "Write package.module:app")
     require("task flower", "flwr", "torch")
     from spyker.flower.flower_task import find_app
 
@@ -68,15 +65,11 @@ def check(options: Any) -> None:
 
 def make(options: Any, clients: int, seed: int, training: Training) -> Task:
     """Create the task. The app determines data, epochs and optimiser."""
-    try:
+    with located_errors(f"task flower, making it from {options.app}"):
         check(options)
         from spyker.flower.flower_task import make as make_task
 
         return make_task(options, clients, seed, training.rate)
-    except (UsageError, DataError):
-        raise
-    except Exception as error:
-        raise TaskError(f"task flower, making it from {options.app}:\n{own_traceback(error)}") from error
 
 
 def code_of(options: Any) -> str:

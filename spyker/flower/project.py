@@ -1,4 +1,4 @@
-"""The ``pyproject.toml`` of a Flower app: which ServerApp belongs to a ClientApp, and the configuration of a run."""
+"""The objects of a Flower app, and its ``pyproject.toml``: the ServerApp of a ClientApp, and the run config."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from spyker.config.name_lookup import NameLookup
 from spyker.config.sections import show
 from spyker.config.suggest import suggest
 from spyker.errors import UsageError
@@ -40,6 +41,14 @@ class Project:
                     suggest(key, self.config, "There are"),
                 )
         return self.config | changed
+
+
+def find_object(name: str, where: str, kind: str) -> Any:
+    """Import an object of a Flower app by its name, ``package.module:app`` for a ``kind`` of app."""
+    form = f"package.module:{kind}"
+    if ":" not in name:
+        raise UsageError(where, f"{show(name)} is not allowed", f"Write {form}")
+    return NameLookup((), "", form).find(name, where)
 
 
 def find_project(app: str) -> Project:

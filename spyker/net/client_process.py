@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spyker.config.scenario import Scenario
 from spyker.config.sections import to_toml
-from spyker.engines.engine import keep_memory
+from spyker.engines.process_settings import keep_memory
 from spyker.errors import ClientError, DeploymentError, FencedError, UsageError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.certificates import CA

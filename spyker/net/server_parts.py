@@ -15,7 +15,7 @@ from cryptography import x509
 from spyker.config.client_privacy import check_noise, client_privacy
 from spyker.config.masking import masking_setup
 from spyker.config.scenario import CLIENTS, SERVERS, dump
-from spyker.engines.engine import keep_memory, share_memory, single_threaded
+from spyker.engines.process_settings import keep_memory, share_memory, single_threaded
 from spyker.errors import UsageError
 from spyker.net.buffer_pool import BufferPool
 from spyker.net.driver import Driver

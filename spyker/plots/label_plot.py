@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from spyker.records.files import replacing
+
 
 def count_labels(clients: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int64]:
     """Return the number of examples by client (row) and label (column)."""
@@ -18,9 +19,7 @@ def count_labels(clients: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int64]:
     return np.stack([np.bincount(np.asarray(labels), minlength=most + 1) for labels in clients])
 
 
-def plot_labels(
-    counts: npt.NDArray[np.int64], regions: Sequence[tuple[str, int]], title: str, path: Path, *, what: str = "images"
-) -> Path:
+def plot_labels(counts: npt.NDArray[np.int64], regions: Sequence[tuple[str, int]], title: str, path: Path) -> Path:
     """Draw the amount of data per client (upper panel) and its labels (lower panel).
 
     Args:
@@ -28,7 +27,6 @@ def plot_labels(
         regions: name and number of clients of each region, in the order of the rows.
         title: title of the figure.
         path: PNG file to write.
-        what: name of the examples, for axis labels.
 
     Returns:
         ``path``.
@@ -39,7 +37,7 @@ def plot_labels(
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3.5))
     edges = np.arange(clients + 1) - 0.5
     above.stairs(counts.sum(axis=1), edges, fill=True, color="0.6")
-    above.set_ylabel(what)
+    above.set_ylabel("images")
     above.set_ylim(bottom=0)
     above.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     shades = below.imshow(counts.T, aspect="auto", origin="lower", cmap="Blues", interpolation="nearest", vmin=0)
@@ -47,7 +45,7 @@ def plot_labels(
     below.set_yticks(range(labels))
     below.set_xlabel("client")
     below.set_xlim(-0.5, clients - 0.5)
-    figure.colorbar(shades, ax=below, label=f"{what} of the label", pad=0.01)
+    figure.colorbar(shades, ax=below, label="images of the label", pad=0.01)
     start = 0
     for name, size in regions:
         above.text(start + size / 2 - 0.5, 1.04, name, ha="center", transform=above.get_xaxis_transform(), fontsize=9)
@@ -58,7 +56,6 @@ def plot_labels(
     above.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    figure.savefig(temporary, dpi=150, format="png")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150, format="png")
     return path

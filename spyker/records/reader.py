@@ -10,6 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from spyker.config.suggest import listed
 from spyker.errors import RecordError
 from spyker.protocol.facts import Fact, UpdateApplied
 from spyker.records.files import BLOCK, FACTS, SCENARIO, SUMMARY, backwards, check_line, is_record, section
@@ -249,5 +250,4 @@ def no_record(folder: Path) -> str:
     if not siblings:
         return "does not exist. Name a folder made by --out"
     siblings.sort(key=lambda name: not name.startswith(folder.name))  # the most similar names first
-    more = f" and {len(siblings) - LISTED} more" if len(siblings) > LISTED else ""
-    return f"does not exist. The runs in {folder.parent} are {', '.join(siblings[:LISTED])}{more}"
+    return f"does not exist. The runs in {folder.parent} are {listed(siblings, LISTED)}"

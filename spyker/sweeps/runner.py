@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import multiprocessing
 import multiprocessing.connection
 import os
 import shutil
@@ -21,7 +20,8 @@ from typing import Any
 
 from spyker.config.algorithms import algorithm_code
 from spyker.config.scenario import Scenario, dump
-from spyker.engines.engine import InProcessEngine, allow_processes, keep_memory
+from spyker.engines.engine import InProcessEngine
+from spyker.engines.process_settings import allow_processes, keep_memory
 from spyker.engines.spawn import spawn
 from spyker.engines.start_engine import available_cores
 from spyker.errors import DivergenceError, RunFailedError, UsageError
@@ -145,11 +145,7 @@ class RunWorker:
     """A process that executes one run after the other."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
-        spawn(self.process)
-        theirs.close()
+        self.process, self.pipe = spawn(_work)
         self.folder: Path | None = None
         self.scenario: Scenario | None = None
 

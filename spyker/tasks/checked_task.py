@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import math
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 import cloudpickle
 import numpy as np
 
-from spyker.errors import ClientTrainingError, TaskError, UsageError
+from spyker.errors import ClientTrainingError, DataError, TaskError, UsageError
 from spyker.tasks.local_data import LocalDatasets
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
@@ -94,14 +95,28 @@ class CheckedTask:
     def size(self, client: int) -> int:
         """Return the number of data points of a client."""
         try:
-            size = self.task.size(client)
+            size = self._size(client)
         except UsageError as error:
             raise TaskError(str(error)) from error
-        except Exception as error:
-            self._fail(f"counting the data of {self._client(client)}", error)
-        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        if not is_count(size):
             raise TaskError(f"task {self.name}: client {client} has {size!r} examples. Give it some, or leave it out")
         return int(size)
+
+    def check_sizes(self, clients: int) -> None:
+        """Raise a ``UsageError`` for a client without data."""
+        for k in range(clients):
+            size = self._size(k)
+            if not is_count(size):
+                raise UsageError("task", f"client {k} has {size!r} examples", "Add examples, or set fewer --clients")
+
+    def _size(self, client: int) -> int:
+        """Return what the task says, which may be anything."""
+        try:
+            return self.task.size(client)
+        except UsageError:
+            raise
+        except Exception as error:
+            self._fail(f"counting the data of {self._client(client)}", error)
 
     def evaluate(self, weights: Vector, states: Mapping[int, bytes] | None = None) -> float | EvaluationResult:
         """Evaluate a model. The result is an :class:`EvaluationResult` if the task has several metrics."""
@@ -126,18 +141,6 @@ class CheckedTask:
             self._fail("evaluating a model", error)
         return EvaluationResult(score, dict(zip(names[1:], others, strict=True))) if others else score
 
-    def sizes(self, clients: int) -> None:
-        """Check that every client has data."""
-        for k in range(clients):
-            try:
-                size = self.task.size(k)
-            except UsageError:
-                raise
-            except Exception as error:
-                self._fail(f"size of client {k}'s data", error)
-            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise UsageError("task", f"client {k} has {size!r} examples", "Add examples, or set fewer --clients")
-
     def explain(self, client: int, weights: Vector, rate: float, step: int, state: bytes | None) -> str:
         """Return the task's explanation of a training whose result is not finite."""
         try:
@@ -150,7 +153,7 @@ class CheckedTask:
     def _checked(self, client: int, answer: TrainingResult) -> TrainingResult:
         examples, metrics = answer.examples, answer.metrics
         if examples is not None:
-            if isinstance(examples, bool) or not isinstance(examples, Integral) or not 1 <= examples < MOST_EXAMPLES:
+            if not is_count(examples) or examples >= MOST_EXAMPLES:
                 self._refuse(client, f"examples = {examples!r}", "Give their number, at least 1, or leave it out")
             answer = replace(answer, examples=int(examples))
         if metrics is not None:
@@ -197,6 +200,11 @@ class CheckedTask:
         return type(getattr(self.task, "definition", self.task)).__qualname__
 
 
+def is_count(value: object) -> bool:
+    """Return whether a value is a positive integer."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value > 0  # type: ignore[operator]
+
+
 def describe(answer: object) -> str:
     """Describe a return value that is not a weight vector."""
     if isinstance(answer, np.ndarray):
@@ -204,11 +212,27 @@ def describe(answer: object) -> str:
     return f"{answer!r:.60} ({type(answer).__name__})"
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error, with its type unless it is a ``UsageError``."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return first if isinstance(error, UsageError) else f"{type(error).__name__}: {first}".rstrip(": ")
+
+
 def one_line(error: Exception) -> str:
     """Return the first line of an error, truncated."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    text = first if isinstance(error, UsageError) else f"{type(error).__name__}: {first}".rstrip(": ")
+    text = first_line(error)
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+@contextlib.contextmanager
+def located_errors(doing: str) -> Iterator[None]:
+    """Turn errors of the user's code into a ``TaskError`` that says what was being done."""
+    try:
+        yield
+    except (UsageError, DataError):
+        raise
+    except Exception as error:
+        raise TaskError(f"{doing}:\n{own_traceback(error)}") from error
 
 
 def own_traceback(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -43,6 +44,11 @@ class InitialModelFile:
             remedy = "Give the model.safetensors of a run, or save yours with safetensors.torch.save_file"
             raise UsageError(OPTION, f"{path} is not a safetensors file ({error})", remedy) from None
         self.sha256 = hashlib.sha256(content).hexdigest()
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str] | None) -> InitialModelFile | None:
+        """Read a file, if one is given."""
+        return None if path is None else cls(Path(path))
 
     def fit(self, layout: Layout) -> InitialModel:
         """Return the model as a weight vector.

@@ -104,11 +104,7 @@ def pathological(
 
 
 def shard(
-    labels: npt.ArrayLike,
-    clients: int,
-    shards_per_client: int,
-    random: np.random.Generator,
-    each: int | None = None,
+    labels: npt.ArrayLike, clients: int, shards_per_client: int, random: np.random.Generator, each: int | None = None
 ) -> list[Indices]:
     """Cut the data, sorted by label, into equal shards, and give every client random shards.
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from spyker.config.scenario import Training
 from spyker.config.sections import show
+from spyker.config.suggest import listed
 from spyker.errors import UsageError
 
 WHERE = "training.personal"
@@ -41,21 +42,16 @@ def select_personal(
     """
     if isinstance(patterns, str):
         raise UsageError(WHERE, f"{show(patterns)} is not allowed", "Give a list of patterns")
+    remedy = f"The model has {listed(names, MOST_NAMES)}"
     found: set[str] = set()
     for pattern in patterns:
         named = {name for name in names if fnmatchcase(name, pattern)}
         if pattern == BUFFERS:
             named |= set(with_buffers)
         if not named:
-            raise UsageError(WHERE, f"{show(pattern)} matches no parameter", f"The model has {listed(names)}")
+            raise UsageError(WHERE, f"{show(pattern)} matches no parameter", remedy)
         found |= named
     if found and len(found) == len(set(names)):
         problem = f"{show(list(patterns))} is not allowed: it matches every parameter, and none is left to share"
-        raise UsageError(WHERE, problem, f"The model has {listed(names)}")
+        raise UsageError(WHERE, problem, remedy)
     return frozenset(found)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as text; of many, the first ones."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more

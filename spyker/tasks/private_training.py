@@ -27,7 +27,7 @@ from spyker.privacy.accounting import FIELD, Booking, Mechanism, epsilon_of, mos
 from spyker.tasks.kernels import kernel_error
 from spyker.tasks.torch_checks import describe, logits_for
 from spyker.tasks.torch_data import Batch, InMemoryData, MapStyleData
-from spyker.tasks.torch_training import OPTIMISER, PERSONAL, Trainer
+from spyker.tasks.torch_training import Trainer
 from spyker.vectors import Vector
 
 if TYPE_CHECKING:
@@ -148,16 +148,15 @@ class PrivateTrainer(Trainer):
         task.seed_all(seed ^ 1)  # dropout
         self.seen = self.data.count
 
+    @property
+    def direct(self) -> bool:
+        """Whether each parameter gets a gradient of its own: no, the gradients of examples are summed in one vector."""
+        return False
+
     def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
         """Yield the batches and the loss of each step."""
         task, training = self.task, self.task.training
-        task.load(self.weights, self.state.get(PERSONAL))
-        task.with_gradients()
-        shared = slice(task.personal_trained, None)
-        self.received, self.received_gradient = task.trained[shared], task.gradient[shared]
-        self.anchor = self.received.clone() if training.proximal else None
-        self.steps = task.descent.begin(task.trained, task.parameters, self.rate, self.state.get(OPTIMISER))
-        task.model.train()
+        self._begin()
         self.trainable = {name: p for name, p in task.model.named_parameters() if p.requires_grad}
         per_epoch = max(1, self.mechanism.steps // training.epochs)
         for number in range(self.mechanism.steps):
@@ -171,17 +170,14 @@ class PrivateTrainer(Trainer):
     def _noisy_gradient(self, batches: list[Batch]) -> Tensor:
         """Compute the noisy mean gradient of a step in place, and return the mean loss; an empty sample is noise."""
         task, settings = self.task, self.privacy.settings
-        task.gradient.zero_()
+        task.flat.gradient.zero_()
         losses = [self._add_clipped(batch) for batch in batches]
         size = self.examples.count * self.mechanism.sample_rate
         for parameter in self.trainable.values():
             assert parameter.grad is not None
             noise = torch.randn(parameter.shape, generator=self.generator, dtype=parameter.dtype)
             parameter.grad.add_(noise.to(task.device), alpha=self.mechanism.noise * settings.clip_norm).div_(size)
-        if self.anchor is not None:
-            self.received_gradient.add_(self.received - self.anchor, alpha=task.training.proximal)
-        if task.descent.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_([task.trained], task.descent.clip_norm)
+        self._restrain()
         return torch.cat(losses).mean() if losses else torch.zeros(())
 
     def _add_clipped(self, batch: Batch) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -18,14 +18,14 @@ from spyker.config.privacy_settings import PrivacySettings
 from spyker.config.scenario import BOTH, CLIENTS, SERVERS, Evaluation, Scenario, TaskChoice, Training
 from spyker.config.sections import kebab, read, show, to_toml
 from spyker.config.suggest import suggest
-from spyker.errors import DataError, TaskError, UsageError
+from spyker.errors import TaskError, UsageError
 from spyker.extras import require
 from spyker.own_code import code_digest, value_digest
 from spyker.tasks.by_value import ByValue
-from spyker.tasks.checked_task import CheckedTask, own_traceback
+from spyker.tasks.checked_task import CheckedTask, located_errors, own_traceback
 from spyker.tasks.data.dataset import Array
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
-from spyker.tasks.local_data import LocalClients
+from spyker.tasks.local_data import ClientDatasets, LocalClients
 from spyker.tasks.make_federated import make_federated
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task, limits_by_name
@@ -63,9 +63,9 @@ class TaskSpec:
             task.hold_out(self.evaluation.holdout)
         if task.local:
             return task
-        CheckedTask(task).sizes(self.clients)
-        datasets = getattr(task, "clients", None) if hasattr(task, "client_tests") else None  # of a PyTorch task
-        if datasets is not None and len(datasets) > self.clients:
+        CheckedTask(task).check_sizes(self.clients)
+        datasets = getattr(task, "clients", None)
+        if isinstance(datasets, ClientDatasets) and len(datasets) > self.clients:
             raise UsageError(
                 "world.clients",
                 f"is {self.clients} in total, but the task has data for {len(datasets)} clients",
@@ -85,12 +85,8 @@ class TaskSpec:
             return make_federated(LocalClients(definition, roster), self.training, self.seed)
         else:
             function, arguments = self.call()
-            try:
+            with located_errors(f"task {name}, creating it"):
                 task = function(**arguments)
-            except (UsageError, DataError):
-                raise
-            except Exception as error:
-                raise TaskError(f"task {name}, creating it:\n{own_traceback(error)}") from error
         if not isinstance(task, Task):
             raise UsageError("task.name", f"{name} returned {type(task).__name__}", "Return a spyker Task")
         return task
@@ -102,12 +98,8 @@ class TaskSpec:
             return found
         if not is_definition(found):
             return None
-        try:
+        with located_errors(f"task {self.choice.name}, making it"):
             return found(**self._definition_options(found))
-        except (UsageError, DataError):
-            raise
-        except Exception as error:
-            raise TaskError(f"task {self.choice.name}, making it:\n{own_traceback(error)}") from error
 
     def _found(self) -> Any:
         """Return what the task's name refers to, or the object that a program passed."""
@@ -147,21 +139,7 @@ class TaskSpec:
             raise UsageError(WHERE, f"{name} is {type(function).__name__}", "Name a function that returns a task")
         standard = {"clients": self.clients, "seed": self.seed, "training": self.training}
         options = {key.replace("-", "_"): value for key, value in self.choice.options.items()}
-        signature = inspect.signature(function)
-        try:
-            signature.bind(**options, **standard)
-        except TypeError as error:
-            own = [key for key in signature.parameters if key not in standard]
-            known = [kebab(key) for key in own]
-            unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
-            missing = [key for key in standard if key not in signature.parameters]
-            if missing:
-                every = ", ".join([*standard, *own])
-                raise UsageError(
-                    "task", f"{name} does not take {' and '.join(missing)}", f"Declare it as a function of ({every})"
-                ) from None
-            remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the function")
-            raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
+        check_options(function, options, name, standard)
         return function, options | standard
 
     def guarded(self) -> CheckedTask:
@@ -175,15 +153,23 @@ class TaskSpec:
             raise TaskError(f"task {name}, creating it in a worker:\n{own_traceback(error)}") from error
 
 
-def check_options(task: type[FederatedTask], options: Mapping[str, object], name: str) -> None:
-    """Raise a ``UsageError`` if a federated task does not take these options."""
-    signature = inspect.signature(task)
+def check_options(
+    function: Callable[..., object], options: Mapping[str, object], name: str, standard: Collection[str] = ()
+) -> None:
+    """Raise a ``UsageError`` if a factory or a class of tasks does not take these options and standard arguments."""
+    signature = inspect.signature(function)
     try:
-        signature.bind(**options)
+        signature.bind(**options, **dict.fromkeys(standard))
     except TypeError as error:
-        known = [kebab(key) for key in signature.parameters]
+        own = [key for key in signature.parameters if key not in standard]
+        missing = [key for key in standard if key not in signature.parameters]
+        if missing:
+            remedy = f"Declare it as a function of ({', '.join([*standard, *own])})"
+            raise UsageError("task", f"{name} does not take {' and '.join(missing)}", remedy) from None
+        known = [kebab(key) for key in own]
         unknown = next((kebab(key) for key in options if kebab(key) not in known), None)
-        remedy = "Fix [task]" if unknown is None else suggest(unknown, known, "Options of the task")
+        kind = "function" if standard else "task"
+        remedy = "Fix [task]" if unknown is None else suggest(unknown, known, f"Options of the {kind}")
         raise UsageError("task", f"{name} does not take these options: {error}", remedy) from None
 
 
@@ -244,11 +230,7 @@ def choose(
             raise UsageError("task", "options are not allowed: the task is an object", "Give a factory function")
         return TaskChoice(f"{type(task).__module__}.{type(task).__qualname__}", keys, ByValue(task))
     if not callable(task):
-        raise UsageError(
-            "task",
-            f"{task!r:.60} is not allowed",
-            "Give a name, a factory function or a Task",
-        )
+        raise UsageError("task", f"{task!r:.60} is not allowed", "Give a name, a factory function or a Task")
     return TaskChoice(name_of(task), keys, ByValue(task))
 
 
@@ -306,20 +288,25 @@ def rate_of(training: Training, task: Task | ModelSpec) -> float:
     return rate
 
 
+def built_in_function(task: str, name: str) -> Callable[..., Any] | None:
+    """Return a function of a built-in task's module, if it has one of this name; ``None`` for other tasks."""
+    return getattr(importlib.import_module(BUILT_IN[task]), name, None) if task in BUILT_IN else None
+
+
 def check_code(scenario: Scenario) -> None:
     """Raise a ``UsageError`` if the task's code cannot be imported, before processes are started."""
     name = scenario.task.name
     require(f"task {name}", *PACKAGES.get(name, ()))
     if name not in BUILT_IN:
         task_spec(scenario).check()
-    elif (check := getattr(importlib.import_module(BUILT_IN[name]), "check", None)) is not None:
+    elif (check := built_in_function(name, "check")) is not None:
         check(scenario.task.options)
 
 
 def client_labels(scenario: Scenario) -> list[Array]:
     """Return the labels of each client."""
     name = scenario.task.name
-    function = getattr(importlib.import_module(BUILT_IN[name]), "client_labels", None) if name in BUILT_IN else None
+    function = built_in_function(name, "client_labels")
     if function is None:
         raise UsageError(
             "task.name", f"{show(name)} is not allowed: it has no labels", "Choose digits, mnist or cifar10"
@@ -332,7 +319,7 @@ def code_of(choice: TaskChoice) -> str:
     """Return a digest of the user's code that a task depends on; empty for built-in tasks."""
     if choice.given is None:
         if choice.name in BUILT_IN:
-            function = getattr(importlib.import_module(BUILT_IN[choice.name]), "code_of", None)
+            function = built_in_function(choice.name, "code_of")
             return "" if function is None else str(function(choice.options))
         return NAMES.release(choice.name) + code_digest(NAMES.place(choice.name))
     return value_digest(choice.given.value)

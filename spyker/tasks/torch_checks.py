@@ -16,8 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spyker.config.kernel_names import TORCH
 from spyker.config.scenario import Training
+from spyker.config.sections import show
 from spyker.errors import UsageError
+from spyker.tasks.checked_task import first_line
+from spyker.tasks.kernels import kernel_error
 from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
@@ -35,6 +39,44 @@ def describe(batch: Batch) -> str:
     parts = [*(f"inputs {shape(part)}" for part in batch.inputs)]
     parts += [f"{name} {shape(part)}" for name, part in batch.named.items()]
     return ", ".join([*parts, f"targets {shape(batch.targets)}"])
+
+
+def check_model(model: object) -> torch.dtype:
+    """Return the precision of a model; raise a ``UsageError`` if it cannot be trained."""
+    if not isinstance(model, nn.Module):
+        called = isinstance(model, type) or callable(model)
+        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
+        raise UsageError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UsageError(
+            "task",
+            "has a model without any parameter that can be trained",
+            "Set requires_grad for the parameters to train",
+        )
+    dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
+    if dtypes not in ([torch.float32], [torch.float64]):
+        raise UsageError(
+            "task",
+            f"the model has parameters in {' and '.join(map(precision, dtypes))}, and is trained in float32 or float64",
+            'Write model.float(); to compute in bfloat16 nevertheless, set training.autocast = "bfloat16"',
+        )
+    return dtypes[0]
+
+
+def show_type(value: object) -> str:
+    """Describe the type of a value."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def check_training(training: Training, dtype: torch.dtype, *, personal: bool) -> None:
+    """Raise a ``UsageError`` if ``[training]`` does not suit the model's precision or its personal parameters."""
+    if training.autocast is not None and dtype != torch.float32:
+        problem = f"{show(training.autocast)} is not allowed: the model is in {precision(dtype)}"
+        raise UsageError("training.autocast", problem, "Write model.float()")
+    if training.kernel != TORCH and dtype != torch.float32:
+        raise kernel_error(training.kernel, f"the model is in {precision(dtype)}", "Write model.float()")
+    if training.kernel != TORCH and personal:
+        raise kernel_error(training.kernel, "it does not support training.personal", "Leave personal out")
 
 
 def check_alike(clients: Sequence[DataSource]) -> None:
@@ -192,16 +234,16 @@ def try_out(
     loss: Callable[[Any, Any], Any],
     device: torch.device,
     owner: str,
-    labelled: Sequence[DataSource],
+    clients: Mapping[str, DataSource],
 ) -> Batch:
-    """Compute the loss of a few examples, and return these. The labels of ``labelled`` must be the model's classes."""
+    """Compute the loss of a few examples, and return these. The labels of all ``clients`` must be model's classes."""
     with trial(model):
         batch = first_batch(train, device, owner)
         outputs = outputs_of(model, batch, owner)
         logits = logits_for(loss, outputs)
         if loss is nn.functional.cross_entropy and isinstance(logits, Tensor) and logits.dim() > 1:
-            for k, each in enumerate(labelled):
-                check_classes(each, logits.shape[1], owner if len(labelled) == 1 else f"client {k}")
+            for client, each in clients.items():
+                check_classes(each, logits.shape[1], client)
         loss_of(loss, outputs, batch, owner)
     return batch
 
@@ -270,8 +312,3 @@ def check_pairs(source: DataSource, size: int, owner: str) -> None:
 def precision(dtype: torch.dtype) -> str:
     """Return the name of a dtype."""
     return str(dtype).removeprefix("torch.")
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error."""
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")

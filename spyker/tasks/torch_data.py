@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -155,6 +155,10 @@ class DataSource(ABC):
     def open(self, device: torch.device, step: int = 0) -> OpenDataset:
         """Open the dataset for training number ``step`` of a client."""
 
+    def subset(self, which: Tensor) -> DataSource | None:
+        """Return the examples with these numbers; ``None`` if the dataset can only be read in its own order."""
+        return None
+
 
 class InMemoryData(DataSource, OpenDataset):
     """All examples as tensors, one per column."""
@@ -182,16 +186,19 @@ class InMemoryData(DataSource, OpenDataset):
         (inputs,), targets = self.whole.inputs, self.whole.targets
         return inputs, targets
 
-    def shuffled(self, size: int) -> Iterator[Batch]:
-        """Yield shuffled batches."""
-        device = next(iter(self.parts.values())).device
-        for which in torch.randperm(self.count).to(device).split(size):
-            yield self.reading.arranged({n: part[which] for n, part in self.parts.items()}, by_name=self.by_name)
+    def subset(self, which: Tensor) -> InMemoryData:
+        """Return the examples with these numbers, as a dataset."""
+        parts = {name: part[which.to(part.device)] for name, part in self.parts.items()}
+        return InMemoryData(self.reading, parts, by_name=self.by_name)
 
     def select(self, which: Tensor) -> Batch:
-        """Return the examples with these numbers."""
+        """Return the examples with these numbers, as a batch."""
         parts = {name: part[which.to(part.device)] for name, part in self.parts.items()}
         return self.reading.arranged(parts, by_name=self.by_name)
+
+    def shuffled(self, size: int) -> Iterator[Batch]:
+        """Yield shuffled batches."""
+        return map(self.select, torch.randperm(self.count).split(size))
 
     def in_order(self, size: int) -> Iterator[Batch]:
         """Yield batches in order."""
@@ -210,9 +217,25 @@ class LazySource(DataSource):
         """Read all examples."""
         return columns(self.reading, self.lazy.read()).open(device)
 
+    def subset(self, which: Tensor) -> LazySubset:
+        """Return the examples with these numbers."""
+        return LazySubset(self, which)
+
     def read(self) -> Examples:
         """Return all inputs and all targets."""
         return self.open(torch.device("cpu")).read()
+
+
+class LazySubset(DataSource):
+    """Some examples of a :class:`LazyDataset`, which is read as a whole."""
+
+    def __init__(self, source: LazySource, which: Tensor) -> None:
+        super().__init__(len(which))
+        self.source, self.which = source, which
+
+    def open(self, device: torch.device, step: int = 0) -> InMemoryData:
+        """Read all examples and select."""
+        return self.source.open(device, step).subset(self.which)
 
 
 class BatchedData(DataSource, OpenDataset):
@@ -251,15 +274,21 @@ class MapStyleData(BatchedData):
         super().__init__(reading, len(dataset))
         self.dataset, self.collate = dataset, collate
 
+    def subset(self, which: Tensor) -> MapStyleData:
+        """Return the examples with these numbers, as a dataset."""
+        return MapStyleData(self.reading, Subset(self.dataset, which.tolist()), self.collate)
+
     def select(self, which: Tensor) -> Batch:
-        """Return the examples with these numbers."""
-        return self.reading.batch(moved(self.collate([self.dataset[i] for i in which.tolist()]), self.device))
+        """Return the examples with these numbers, as a batch."""
+        return self.reading.batch(moved(self._collated(which), self.device))
+
+    def _collated(self, which: Tensor) -> Any:
+        return self.collate([self.dataset[i] for i in which.tolist()])
 
     def raw(self, size: int, *, shuffle: bool) -> Iterator[Any]:
         """Yield collated batches."""
         order = torch.randperm(self.count) if shuffle else torch.arange(self.count)
-        for which in order.split(size):
-            yield self.collate([self.dataset[i] for i in which.tolist()])
+        return map(self._collated, order.split(size))
 
 
 class DataLoaderData(BatchedData):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from spyker.errors import UsageError
 from spyker.tasks.torch_data import (
@@ -174,24 +174,6 @@ def sources(
     return found
 
 
-class SubsetSource(DataSource):
-    """Some examples of a dataset that is read as a whole."""
-
-    def __init__(self, source: LazySource, which: Tensor) -> None:
-        super().__init__(len(which))
-        self.source, self.which = source, which
-
-    def open(self, device: torch.device, step: int = 0) -> InMemoryData:
-        """Read all examples and select."""
-        return selected(self.source.open(device, step), self.which)
-
-
-def selected(data: InMemoryData, which: Tensor) -> InMemoryData:
-    """Return some examples of a dataset in memory."""
-    parts = {name: part[which.to(part.device)] for name, part in data.parts.items()}
-    return InMemoryData(data.reading, parts, by_name=data.by_name)
-
-
 def hold_out(
     source: DataSource, share: float, seed: int, client: int, owner: str
 ) -> tuple[DataSource, DataSource | None]:
@@ -213,15 +195,11 @@ def hold_out(
     order = torch.from_numpy(np.random.default_rng((seed, client, HOLD_OUT)).permutation(source.count))
     count = min(max(1, round(share * source.count)), source.count - 1)
     test, train = order[:count].sort().values, order[count:].sort().values
-    if isinstance(source, InMemoryData):
-        return selected(source, train), selected(source, test)
-    if isinstance(source, LazySource):
-        return SubsetSource(source, train), SubsetSource(source, test)
-    if isinstance(source, MapStyleData):
-        train_set, test_set = (Subset(source.dataset, which.tolist()) for which in (train, test))
-        return tuple(MapStyleData(source.reading, each, source.collate) for each in (train_set, test_set))  # type: ignore[return-value]
-    raise UsageError(
-        "evaluation.by",
-        f"clients is not allowed: {owner} has a DataLoader or a stream, from which no part can be held out",
-        "Return the client's test data from client_test(), or give TorchTask client_tests",
-    )
+    kept, held_out = source.subset(train), source.subset(test)
+    if kept is None:
+        raise UsageError(
+            "evaluation.by",
+            f"clients is not allowed: {owner} has a DataLoader or a stream, from which no part can be held out",
+            "Return the client's test data from client_test(), or give TorchTask client_tests",
+        )
+    return kept, held_out

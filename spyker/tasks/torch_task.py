@@ -1,8 +1,4 @@
-"""A task from a PyTorch model and one dataset per client.
-
-The model's parameters and floating-point buffers are views of one flat vector, and their gradients views of another.
-A model is therefore loaded with one copy, an SGD step is one operation, and trained weights need no copy.
-"""
+"""A task from a PyTorch model and one dataset per client."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from functools import cached_property
 from types import MethodType
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,8 +22,9 @@ from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.privacy.accounting import Mechanism
 from spyker.tasks.federated_task import ClientInfo, FederatedTask
+from spyker.tasks.flat_model import FlatModel, personal_names
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
-from spyker.tasks.local_data import LocalClients, LocalDatasets
+from spyker.tasks.local_data import ClientData, ClientDatasets, LocalClients, LocalDatasets
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
 from spyker.tasks.private_training import ExamplePrivacy, PrivateTrainer
@@ -36,9 +32,10 @@ from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, 
 from spyker.tasks.torch_checks import (
     check_alike,
     check_batches,
+    check_model,
     check_pairs,
+    check_training,
     needs_two,
-    precision,
     scores_of,
     try_out,
     try_scores,
@@ -54,7 +51,6 @@ from spyker.tasks.torch_data import (
     LazyDataset,
     StreamedDataset,
 )
-from spyker.tasks.torch_parts import divide, elements, flattened, layout_of_parts, personal_names, shaped
 from spyker.tasks.torch_sources import hold_out, sources
 from spyker.tasks.torch_training import PERSONAL, Trainer
 from spyker.vectors import Vector
@@ -118,43 +114,34 @@ class TorchTask(Task):
         personal: Sequence[str] = (),
     ) -> None:
         """``clients`` are datasets, or the clients of a federation, whose data is loaded when it is needed."""
-        self.dtype = check_model(model)
+        dtype, self.device = check_model(model), device_of(training)
         self.personal = personal_names(model, patterns_of(training, personal))
-        self.device = device_of(training)
+        check_training(training, dtype, personal=bool(self.personal))
+        self.flat = FlatModel(model, self.personal, self.device, dtype)  # the first to be pickled: it resets the model
         self.model, self.loss = model, loss
         self.measures = [ExtraMetric(named(metric, score), score, finish), *also]
         self.metric, *others = [measure.metric for measure in self.measures]
         self.also = tuple(others)
         self.training, self.seed, self.holdout = training, seed, 0.0
         self.reading, self.collate_fn = ExampleReader(inputs, target), collate_fn
-        self.clients: Sequence[DataSource] | LocalDatasets[DataSource]
-        self.client_tests: Sequence[DataSource | None] = ()
         self.descent = OptimizerConfig(training)
-        if training.autocast is not None and self.dtype != torch.float32:
-            problem = f"{show(training.autocast)} is not allowed: the model is in {precision(self.dtype)}"
-            raise UsageError("training.autocast", problem, "Write model.float()")
-        self.lends = self.needs_two = False
+        self.needs_two = False
         self._sizes: dict[int, int] = {}  # as servers know them
-        self._gradient: Tensor | None = None
         self.kernel: Kernel | None = None
         self.privacy: ExamplePrivacy | None = None
-        self._flatten()
-        self._initial, self._initial_personal = self._shared(), self.personal_part()
+        self.layout, self.buffers = self.flat.layout, self.flat.buffers
         assert training.rate is not None  # only Flower apps may leave it unset
-        self.descent.begin(self.trained, self.parameters, training.rate)
-        if training.kernel != TORCH and self.dtype != torch.float32:
-            raise kernel_error(training.kernel, f"the model is in {precision(self.dtype)}", "Write model.float()")
-        if training.kernel != TORCH and self.personal:
-            raise kernel_error(training.kernel, "it does not support training.personal", "Leave personal out")
+        self.descent.begin(self.flat.trained, self.flat.parameters, training.rate)
         self._test, self.has_test = test, test is not None
         self.local = isinstance(clients, LocalClients)
+        self.clients: ClientDatasets[DataSource]
         if isinstance(clients, LocalClients):
             self.definition = clients.definition
             self.clients = LocalDatasets(clients, self._load)
             self.evaluates_on_clients = clients.definition.overrides("client_test")
         else:
-            self._take(clients, client_tests)
-            self.evaluates_on_clients = len(self.client_tests) > 0
+            self.clients = self._convert(clients, client_tests)
+            self.evaluates_on_clients = bool(client_tests)
         if self.personal and self.has_test:
             self.notes = (CENTRAL_NOTE,)
 
@@ -168,8 +155,8 @@ class TorchTask(Task):
         """Convert data; ``owner`` says whose it is in errors."""
         return sources([data], self.reading, self.collate_fn, lambda _: owner)[0]
 
-    def _take(self, clients: Sequence[Data], client_tests: Sequence[Data] | None) -> None:
-        """Check and keep one dataset per client."""
+    def _convert(self, clients: Sequence[Data], client_tests: Sequence[Data] | None) -> ClientDatasets[DataSource]:
+        """Convert and check one dataset per client."""
         if not clients:
             raise UsageError("task", "has no client", "Give TorchTask one dataset per client")
         if client_tests is not None and len(client_tests) != len(clients):
@@ -178,37 +165,43 @@ class TorchTask(Task):
                 f"has data for {len(clients)} clients, and client_tests for {len(client_tests)}",
                 "Give every client test data of its own, or none",
             )
-        own = sources(clients, self.reading, self.collate_fn, "client {}".format)
-        check_alike(own)
+        if client_tests and self.training.kernel != TORCH:
+            raise kernel_error(self.training.kernel, "it does not support client_tests", "Leave them out")
+        trains = sources(clients, self.reading, self.collate_fn, "client {}".format)
+        check_alike(trains)
+        tests: Sequence[DataSource | None] = [None] * len(trains)
         if client_tests is not None:
-            of = "the test data of client {}".format
-            self.client_tests = sources(client_tests, self.reading, self.collate_fn, of)
-        self.clients = own
-        for k, each in enumerate(own):
-            check_batches(each, self.training.batch_size, f"client {k}")
-        first = "client 0"
-        self._make_kernel(own[0])
-        self._try_out(own[0], self.test, first, "the test data", own)
-        if self.needs_two:
-            for k, each in enumerate(own):
-                check_pairs(each, self.training.batch_size, f"client {k}")
+            tests = sources(client_tests, self.reading, self.collate_fn, "the test data of client {}".format)
+        self._check({f"client {k}": train for k, train in enumerate(trains)}, self.test, "the test data")
+        return ClientDatasets([ClientData(*both) for both in zip(trains, tests, strict=True)])
 
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
         """Load and check the data of one client of a federation."""
         owner = f"client {info.name}"
-        self._own_memory()
+        self.flat.own_memory()
         train = self._source(definition.data(info), owner)
         own = definition.client_test(info) if self.evaluates_on_clients else None
         test = None if own is None else self._source(own, f"the test data of {owner}")
         if test is None and self.holdout:
             train, test = hold_out(train, self.holdout, self.seed, info.number, owner)
-        size = self.training.batch_size
-        check_batches(train, size, owner)
-        self._make_kernel(train)
-        self._try_out(train, test, owner, f"the test data of {owner}", [train])
-        if self.needs_two:
-            check_pairs(train, size, owner)
+        self._check({owner: train}, test, f"the test data of {owner}")
         return train, test
+
+    def _check(self, clients: Mapping[str, DataSource], test: DataSource | None, test_owner: str) -> None:
+        """Check that model, training data by owner, test data, loss and scores fit together, with a few examples."""
+        for owner, each in clients.items():
+            check_batches(each, self.training.batch_size, owner)
+        owner, first = next(iter(clients.items()))
+        self._make_kernel(first)
+        scores = [(measure.metric.name, measure.score) for measure in self.measures]
+        with self.autocast():
+            batch = try_out(self.model, first, self.loss, self.device, owner, clients)
+            if test is not None:
+                try_scores(self.model, test, scores, self.device, test_owner)
+            self.needs_two = needs_two(self.model, batch)
+        if self.needs_two:
+            for owner, each in clients.items():
+                check_pairs(each, self.training.batch_size, owner)
 
     def hold_out(self, share: float) -> None:
         """Hold out a part of each client's data for evaluation, unless clients have test data of their own."""
@@ -217,7 +210,7 @@ class TorchTask(Task):
         self.evaluates_on_clients, self.holdout = True, share
         if not isinstance(self.clients, LocalDatasets):
             split = [hold_out(each, share, self.seed, k, f"client {k}") for k, each in enumerate(self.clients)]
-            self.clients, self.client_tests = [train for train, _ in split], [test for _, test in split]
+            self.clients = ClientDatasets([ClientData(*both) for both in split])
 
     def protect_examples(self, settings: PrivacySettings, *, deployed: bool) -> None:
         """Train with DP-SGD from now on; ``deployed``: with random numbers of the operating system."""
@@ -248,126 +241,14 @@ class TorchTask(Task):
         if training.kernel == TORCH or self.kernel is not None:
             return
         opened = source.open(self.device)
-        if not isinstance(opened, InMemoryData) or len(opened.whole.inputs) != 1 or self.client_tests:
+        if not isinstance(opened, InMemoryData) or len(opened.whole.inputs) != 1:
             problem, remedy = "the data is not one tensor of inputs", "Give TorchTask tensors, or a LazyDataset"
             raise kernel_error(training.kernel, problem, remedy)
         self.kernel = find_kernel(training.kernel)(self.model, opened.whole.inputs[0].shape[1:], self.loss, training)
 
-    def _try_out(
-        self, train: DataSource, test: DataSource | None, owner: str, test_owner: str, labelled: Sequence[DataSource]
-    ) -> None:
-        """Check that model, data, loss and scores fit together, with a few examples."""
-        scores = [(measure.metric.name, measure.score) for measure in self.measures]
-        with self.autocast():
-            batch = try_out(self.model, train, self.loss, self.device, owner, labelled)
-            if test is not None:
-                try_scores(self.model, test, scores, self.device, test_owner)
-            self.needs_two = needs_two(self.model, batch)
-
-    def _flatten(self) -> None:
-        """Move the model into one vector."""
-        self.model.to(self.device)
-        every = dict(self.model.named_buffers())
-        self.counters = [(b, b.clone()) for b in every.values() if not b.is_floating_point()]
-        own, shared = divide(dict(self.model.named_parameters()), self.personal)
-        own_buffers, shared_buffers = divide({n: b for n, b in every.items() if b.is_floating_point()}, self.personal)
-        # In this order the trained parameters are contiguous, as are the shared and the personal parts.
-        parts = own_buffers | own | shared | shared_buffers
-        self.parameters = [*own.values(), *shared.values()]
-        self.layout, self.personal_layout = layout_of_parts(shared | shared_buffers), layout_of_parts(own_buffers | own)
-        memory = torch.cat([flattened(part.detach()).to(self.dtype) for part in parts.values()])
-        start = elements(own_buffers)
-        self.personal_trained = elements(own)  # at the start of the trained parameters
-        self.trained_part = slice(start, start + elements(own | shared))
-        self.buffers = elements(shared_buffers)
-        self.pristine, self._gradient, self._parts = True, None, list(parts.values())
-        self._use(memory)
-
-    def _use(self, memory: Tensor) -> None:
-        """Make the model's parameters and buffers views of a vector."""
-        self.trained = memory[self.trained_part]
-        whole = self.trained_part.start + self.personal_trained
-        self.personal_flat, self.flat = memory[:whole], memory[whole:]
-        self.trained.grad = self._gradient
-        start = 0
-        for part in self._parts:
-            stop = start + part.numel()
-            part.data = shaped(memory[start:stop], part.shape)
-            start = stop
-
-    def _shared(self) -> Vector:
-        """Return W⁰, in the model's memory until other weights are loaded."""
-        weights = self.flat.numpy() if self.in_place else self.unload()
-        weights.flags.writeable = False
-        return weights
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the model's vector is float32 on the CPU, as servers need it."""
-        return self.device.type == "cpu" and self.dtype == torch.float32
-
-    def with_gradients(self) -> None:
-        """Allocate gradients as views of one vector. A process that does not train needs none."""
-        if self._gradient is not None:
-            return
-        self._gradient = self.trained.grad = torch.zeros_like(self.trained)
-        start = 0
-        for parameter in self.parameters:
-            stop = start + parameter.numel()
-            parameter.grad = shaped(self.gradient[start:stop], parameter.shape)
-            start = stop
-
-    @property
-    def gradient(self) -> Tensor:
-        """The gradients that :meth:`with_gradients` has allocated."""
-        assert self._gradient is not None
-        return self._gradient
-
-    def without_gradients(self) -> None:
-        """Free the gradients."""
-        self._gradient = self.trained.grad = None
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def __getstate__(self) -> dict[str, object]:
-        """Pickle without views of the flat vectors, which would be restored as copies."""
-        if not self.pristine:
-            self.load(self._initial)
-        self.model.train()
-        views = (
-            "flat",
-            "personal_flat",
-            "_gradient",
-            "trained",
-            "parameters",
-            "counters",
-            "pristine",
-            "_initial",
-            "_parts",
-        )
-        return {key: value for key, value in vars(self).items() if key not in views}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self._flatten()
-        self._initial = self._shared()
-
     def train_only(self) -> None:
         """Release W⁰, and use the memory of weights that are given: trained weights replace them, if possible."""
-        self.pristine, self.lends, self._initial = False, self.in_place, np.empty(0, np.float32)
-
-    @property
-    def borrows(self) -> bool:
-        """Whether the model uses the memory of weights that are loaded."""
-        return self.lends and not self.personal
-
-    def _own_memory(self) -> None:
-        """Detach the model from W⁰ and from weights that were given back: layers may write to them on any data."""
-        if self.pristine:
-            self._flatten()
-            self.pristine = False
-        elif self.borrows:
-            self._use(self.flat.clone())
+        self.flat.lend()
 
     def mix(self, target: Vector, source: Vector, weight: float, out: Vector) -> None:
         """Mix in one vectorised pass, twice as fast on large models as NumPy's three passes."""
@@ -375,7 +256,7 @@ class TorchTask(Task):
 
     def initial(self) -> Vector:
         """Return the model's initial weights, read-only."""
-        return self._initial
+        return self.flat.initial
 
     def size(self, client: int) -> int:
         """Return the length of the client's dataset."""
@@ -399,7 +280,7 @@ class TorchTask(Task):
         if self.training.report_loss and reports and math.isfinite(trainer.loss):
             metrics["training loss"] = trainer.loss
         new_state, seen = trainer.new_state(), trainer.seen
-        if self.personal and not torch.isfinite(self.personal_flat).all():
+        if self.personal and not torch.isfinite(self.flat.personal).all():
             problem = f"the personal parameters of client {client} are not finite after its training number {step}"
             raise UsageError("training.rate", problem, self.explain(client, weights, rate, step, state))
         known = self._sizes.get(client, self.clients[client].count)
@@ -439,10 +320,10 @@ class TorchTask(Task):
 
     def evaluate_client(self, client: int, weights: Vector, state: Any = None) -> ClientEvaluation | None:
         """Return the metrics of a model on a client's own test data."""
-        test = self.clients.of(client).test if isinstance(self.clients, LocalDatasets) else self.client_tests[client]
+        test = self.clients.of(client).test
         if test is None:
             return None
-        weights = weights.copy() if self.borrows else weights  # no model may change what is trained next
+        weights = weights.copy() if self.flat.borrows else weights  # no model may change what is trained next
         scores, examples = self._judge(test, weights, (state or {}).get(PERSONAL))
         if self.personal:
             shared, _ = self._judge(test, weights)
@@ -454,7 +335,7 @@ class TorchTask(Task):
         self, source: DataSource, weights: Vector, personal: Vector | None = None
     ) -> tuple[dict[str, float], int]:
         """Return all metrics of a model on some data, and the number of examples."""
-        self.load(weights, personal)
+        self.flat.load(weights, personal)
         self.model.train(mode=False)
         if isinstance(source, BatchedData):
             self.seed_all(self.seed)  # the model may draw random numbers
@@ -471,43 +352,12 @@ class TorchTask(Task):
         found = {m.metric.name: m.finish(total / count) for m, total in zip(self.measures, totals, strict=True)}
         return found, count
 
-    def load(self, weights: Vector, personal: Vector | None = None) -> None:
-        """Load weights into the model, and reset its counters, such as BatchNorm's count of batches.
-
-        Args:
-            weights: the shared parameters and buffers.
-            personal: the personal ones; ``None``: their initial values.
-
-        """
-        for counter, first in self.counters:
-            counter.copy_(first)
-        if self.borrows:
-            self._use(torch.from_numpy(weights))
-            return
-        if self.pristine:
-            self._flatten()  # W⁰ keeps the memory
-            self.pristine = False
-        if self.device.type == "cpu":
-            np.copyto(self.flat.numpy(), weights)
-        else:
-            self.flat.copy_(torch.tensor(weights))
-        if self.personal:
-            self.personal_flat.copy_(torch.tensor(self._initial_personal if personal is None else personal))
-
-    def unload(self) -> Vector:
-        """Return the model's weights, as a copy unless this process only trains."""
-        return self.flat.numpy() if self.lends else np.array(self.flat.cpu().numpy(), np.float32)
-
-    def personal_part(self) -> Vector:
-        """Return the model's personal parameters and buffers, as a copy."""
-        return np.array(self.personal_flat.cpu().numpy())
-
     def client_model(self, weights: Vector, state: Any) -> dict[str, Vector]:
         """Return the complete model of a client: the shared weights and its personal parameters."""
-        personal = (state or {}).get(PERSONAL, self._initial_personal)
+        personal = (state or {}).get(PERSONAL, self.flat.initial_personal)
         parts = self.layout.parts(weights)
         if self.personal:
-            parts |= self.personal_layout.parts(personal)
+            parts |= self.flat.personal_layout.parts(personal)
         return {name: parts[name] for name in self.model.state_dict() if name in parts}
 
     def state_dict(self, weights: Vector) -> dict[str, Tensor]:
@@ -526,33 +376,6 @@ def named(metric: Metric | None, score: Loss) -> Metric:
         "has a score without a metric",
         'Give its name and direction: metric=spyker.Metric("loss", higher_is_better=False)',
     )
-
-
-def check_model(model: object) -> torch.dtype:
-    """Return the precision of a model; raise a ``UsageError`` if it cannot be trained."""
-    if not isinstance(model, nn.Module):
-        called = isinstance(model, type) or callable(model)
-        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
-        raise UsageError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UsageError(
-            "task",
-            "has a model without any parameter that can be trained",
-            "Set requires_grad for the parameters to train",
-        )
-    dtypes = sorted({parameter.dtype for parameter in model.parameters()}, key=str)
-    if dtypes not in ([torch.float32], [torch.float64]):
-        raise UsageError(
-            "task",
-            f"the model has parameters in {' and '.join(map(precision, dtypes))}, and is trained in float32 or float64",
-            'Write model.float(); to compute in bfloat16 nevertheless, set training.autocast = "bfloat16"',
-        )
-    return dtypes[0]
-
-
-def show_type(value: object) -> str:
-    """Describe the type of a value."""
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def device_of(training: Training) -> torch.device:

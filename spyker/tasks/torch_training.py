@@ -41,7 +41,7 @@ class Trainer:
         """Whether each parameter gets a gradient of its own, which takes less memory than one vector of them all."""
         descent, training = self.task.descent, self.task.training
         plain = descent.plain and descent.clip_norm is None and not training.proximal and not self.explains
-        return plain and training.accumulate in (None, 1) and self.task.trained.numel() > LARGE
+        return plain and training.accumulate in (None, 1) and self.task.flat.trained.numel() > LARGE
 
     def with_kernel(self, kernel: Kernel) -> Vector:
         """Train with a kernel other than PyTorch."""
@@ -60,32 +60,35 @@ class Trainer:
                 total += float(loss) * examples
                 count += examples
         self.loss = total / max(count, 1)
-        return self.task.unload()
+        return self.task.flat.unload()
 
     def new_state(self) -> dict[str, Any] | None:
         """Return the state for the client's next training, or ``None``."""
         optimiser = self.steps.state()
         state: dict[str, Any] = {} if optimiser is None else {OPTIMISER: optimiser}
         if self.task.personal:
-            state[PERSONAL] = self.task.personal_part()
+            state[PERSONAL] = self.task.flat.personal_part()
         return state or None
+
+    def _begin(self) -> None:
+        """Load the model and start the optimiser."""
+        task, flat = self.task, self.task.flat
+        flat.load(self.weights, self.state.get(PERSONAL))
+        self.anchor = None
+        if self.direct:
+            flat.without_gradients()
+        else:
+            flat.with_gradients()
+            self.received, self.received_gradient = flat.received()
+            self.anchor = self.received.clone() if task.training.proximal else None
+        state = self.state.get(OPTIMISER)
+        self.steps = task.descent.begin(flat.trained, flat.parameters, self.rate, state, direct=self.direct)
+        task.model.train()
 
     def _descend(self) -> Iterator[tuple[list[Batch], Tensor]]:
         """Yield the batches and the loss of each step."""
         task, training = self.task, self.task.training
-        task.load(self.weights, self.state.get(PERSONAL))
-        if self.direct:
-            task.without_gradients()
-            self.anchor = None
-        else:
-            task.with_gradients()
-            shared = slice(task.personal_trained, None)
-            self.received, self.received_gradient = task.trained[shared], task.gradient[shared]
-            self.anchor = self.received.clone() if training.proximal else None
-        self.steps = task.descent.begin(
-            task.trained, task.parameters, self.rate, self.state.get(OPTIMISER), direct=self.direct
-        )
-        task.model.train()
+        self._begin()
         for epoch in range(training.epochs):
             self.steps.epoch(self.step * training.epochs + epoch)
             self.seen = 0
@@ -100,18 +103,22 @@ class Trainer:
 
     def _gradient(self, batches: list[Batch]) -> Tensor:
         """Compute the gradient of a step in place, and return the mean loss over its examples."""
-        task = self.task
         if self.direct:
-            task.without_gradients()
+            self.task.flat.without_gradients()
         else:
-            task.gradient.zero_()
+            self.task.flat.gradient.zero_()
         examples = sum(batch.count for batch in batches)
         losses = [self._backward(batch, batch.count / examples) for batch in batches]
+        self._restrain()
+        return sum(losses[1:], losses[0])
+
+    def _restrain(self) -> None:
+        """Add the gradient of the proximal term, and clip the whole."""
+        task = self.task
         if self.anchor is not None:
             self.received_gradient.add_(self.received - self.anchor, alpha=task.training.proximal)
         if task.descent.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_([task.trained], task.descent.clip_norm)
-        return sum(losses[1:], losses[0])
+            torch.nn.utils.clip_grad_norm_([task.flat.trained], task.descent.clip_norm)
 
     def _backward(self, batch: Batch, share: float) -> Tensor:
         """Add the gradient of a batch, weighted by its ``share`` of the step's examples; return its weighted loss."""
@@ -131,7 +138,7 @@ class Trainer:
         """Describe the first step whose numbers are not finite."""
         task, number, self.explains = self.task, 0, True
         for number, (batches, loss) in enumerate(self._descend(), 1):
-            if not all(bool(torch.isfinite(part).all()) for part in (task.flat, task.personal_flat, loss)):
+            if not all(bool(torch.isfinite(part).all()) for part in (task.flat.shared, task.flat.personal, loss)):
                 for batch in batches:
                     broken = any(not_finite(part) for part in [*batch.inputs, *batch.named.values()])
                     if broken or not_finite(batch.targets):
@@ -142,7 +149,7 @@ class Trainer:
                 remedy = "Lower training.rate" + ("" if task.descent.clip_norm else ", or set training.clip-norm")
                 return (
                     f"in its minibatch {number} the loss was {float(loss):.4g} and the gradient's norm "
-                    f"{float(task.gradient.norm()):.4g}, at the rate {self.steps.rate:g}. {remedy}"
+                    f"{float(task.flat.gradient.norm()):.4g}, at the rate {self.steps.rate:g}. {remedy}"
                 )
         return f"its {number} minibatches, repeated, led to finite numbers"
 

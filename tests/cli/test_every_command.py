@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spyker.cli.help import Parser, examples_of, parse
+from spyker.cli.help import HEADING, Parser, parse
 from spyker.cli.main import COMMANDS, INSTALLED, WITHOUT_QUIET, main, parser
 from spyker.records import Evaluated, RunRecord
 
@@ -57,6 +57,11 @@ def leaf(root: Parser, words: tuple[str, ...]) -> Parser:
     return root
 
 
+def examples_of(parser: Parser) -> list[str]:
+    text = parser.epilog or ""
+    return [line.strip() for line in text.removeprefix(HEADING).splitlines()] if text.startswith(HEADING) else []
+
+
 @pytest.mark.parametrize("words", [*LEAVES, *((name,) for name in ACTIONS)], ids=" ".join)
 def test_its_help_has_examples_that_it_understands(
     root: Parser, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -84,7 +89,7 @@ def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, words: t
     options = found.options
     assert ("--json" in options) == (name not in WITHOUT_A_TABLE), "call spyker.cli.output.add_json"
     assert ("--quiet" in options) == (name not in WITHOUT_QUIET)
-    (quiet,) = [each for each in found.arguments if "--quiet" in each.option_strings] or [None]
+    (quiet,) = [each for each in found._actions if "--quiet" in each.option_strings] or [None]
     assert quiet is None or ("--json" in str(quiet.help)) == ("--json" in options)
     if "--json" in options:
         command = found.get_default("command")
@@ -93,7 +98,7 @@ def test_who_prints_a_table_has_json_and_all_can_be_quiet(root: Parser, words: t
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
 def test_every_option_is_explained(root: Parser, words: tuple[str, ...]) -> None:
-    for action in leaf(root, words).arguments:
+    for action in leaf(root, words)._actions:
         assert action.help, f"spyker {' '.join(words)} {action.option_strings or action.metavar}"
         assert action.help is not argparse.SUPPRESS
 

@@ -70,11 +70,11 @@ def test_a_step_with_an_empty_sample_is_noise() -> None:
     made = task()
     trainer = made._trainer(0, made.initial(), 0.1, 0, None)
     list(trainer._descend())
-    before = made.gradient.clone()
+    before = made.flat.gradient.clone()
     loss = trainer._noisy_gradient([])  # type: ignore[attr-defined]
     assert float(loss) == 0
-    assert float(made.gradient.norm()) > 0
-    assert not torch.equal(before, made.gradient)
+    assert float(made.flat.gradient.norm()) > 0
+    assert not torch.equal(before, made.flat.gradient)
 
 
 def test_a_batch_norm_layer_is_named_with_its_remedy() -> None:

@@ -81,7 +81,7 @@ def test_a_little_training_changes_the_weights_and_lowers_the_loss(name: str, ra
     start = task.initial()
 
     def loss(weights: np.ndarray) -> float:
-        task.load(weights)
+        task.flat.load(weights)
         inputs, targets = task.clients[1].read()
         with torch.no_grad():
             return float(task.loss(task.model(inputs), targets))

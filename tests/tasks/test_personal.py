@@ -185,7 +185,7 @@ def test_the_proximal_term_applies_to_shared_parameters_only() -> None:
 
 def test_clipping_and_bfloat16_apply_to_personal_parameters() -> None:
     loose, tight = trained(torch_task()), trained(torch_task(clip_norm=1e-6))
-    start = torch_task().personal_part()
+    start = torch_task().flat.personal_part()
     assert np.abs(tight.state["personal"] - start).max() < 1e-5  # type: ignore[index]
     assert np.abs(loose.state["personal"] - start).max() > 1e-3  # type: ignore[index]
     cast = trained(torch_task(autocast="bfloat16"))
@@ -200,7 +200,7 @@ def test_other_kernels_are_refused() -> None:
 
 def test_personal_parameters_that_are_not_finite_are_an_error_of_that_client() -> None:
     task = torch_task()
-    state = {"personal": np.full(task.personal_part().size, np.inf, np.float32)}
+    state = {"personal": np.full(task.flat.personal_part().size, np.inf, np.float32)}
     with pytest.raises(UsageError, match="personal parameters of client 0 are not finite"):
         task.train(0, task.initial(), 0.1, 0, state)
 

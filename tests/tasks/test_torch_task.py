@@ -166,8 +166,8 @@ def test_a_training_leaves_nothing_behind_in_the_task() -> None:
 def test_a_process_that_does_not_train_has_the_model_once() -> None:
     task = TorchTask(small_model(), [examples(20)], examples(20), Training(), seed=7)
     initial = task.initial()
-    assert np.shares_memory(initial, task.flat.numpy())
-    assert all(parameter.grad is None for parameter in task.parameters)
+    assert np.shares_memory(initial, task.flat.shared.numpy())
+    assert all(parameter.grad is None for parameter in task.flat.parameters)
     assert not initial.flags.writeable
     before = initial.copy()
     trained = task.train(0, initial, 0.1, 0)
@@ -189,7 +189,7 @@ def test_a_process_that_only_trains_lends_the_weights_that_it_trained() -> None:
     lent = worker.train(0, initial, 0.1, 0)
     assert isinstance(lent, np.ndarray)
     assert np.array_equal(lent, expected)  # type: ignore[arg-type]
-    assert np.shares_memory(lent, worker.flat.numpy())
+    assert np.shares_memory(lent, worker.flat.shared.numpy())
 
 
 def test_a_process_that_only_trains_does_so_in_the_memory_of_the_weights_that_it_is_given() -> None:
@@ -209,10 +209,10 @@ def test_trying_the_data_of_another_client_changes_no_weights_that_were_given_ba
     assert isinstance(norm, nn.BatchNorm1d)
     task.train_only()
     task.train(0, given, 0.1, 0)
-    task._own_memory()
+    task.flat.own_memory()
     written: list[bool] = []
     model[0].register_forward_hook(lambda *_: written.append(np.shares_memory(given, norm.running_mean.numpy())))
-    task._try_out(task.clients[0], None, "client 0", "", [])  # type: ignore[index]
+    task._check({"client 0": task.clients[0]}, None, "")
     assert written
     assert not any(written)
 
@@ -223,5 +223,5 @@ def test_gradients_of_their_own_change_no_bit(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(torch_training, "LARGE", large)
         task = TorchTask(small_model(), [examples(50)], examples(20), Training(batch_size=16, epochs=2), seed=7)
         trained.append(task.train(0, task.initial(), 0.1, 0))
-        assert (task.trained.grad is None) == (large == 0)
+        assert (task.flat.trained.grad is None) == (large == 0)
     assert np.array_equal(*trained)  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def test_it_judges_as_torch_does(make: Make) -> None:
     theirs, ours = both(make, SHAPES[make], 1)
     assert ours.kernel is not None
     weights, inputs = theirs.initial(), theirs.test.read()[0]
-    theirs.load(weights)
+    theirs.flat.load(weights)
     with torch.no_grad():
         torch.testing.assert_close(ours.kernel.outputs(weights, inputs), theirs.model(inputs), rtol=1e-4, atol=1e-5)
     assert ours.evaluate(weights) == theirs.evaluate(weights)

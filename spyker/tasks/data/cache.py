@@ -16,6 +16,7 @@ import numpy as np
 import platformdirs
 
 from spyker.errors import DataError
+from spyker.records.files import replacing
 from spyker.tasks.data.dataset import Array, Dataset, PreparedArray
 
 VARIABLE = "SPYKER_CACHE"
@@ -67,16 +68,10 @@ def store(dataset: Dataset, arrays: Mapping[str, Array]) -> None:
     """Write verified arrays to the cache."""
     make_folder(dataset)
     for prepared in dataset.arrays:
-        path = path_of(dataset, prepared)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with temporary.open("wb") as file:
+            with replacing(path_of(dataset, prepared)) as temporary, temporary.open("wb") as file:
                 np.save(file, np.ascontiguousarray(arrays[prepared.name]), allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise unwritable(error) from None
 
 
