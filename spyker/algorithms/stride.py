@@ -51,6 +51,7 @@ from spyker.algorithms.stride_exchange import (
 )
 from spyker.algorithms.stride_messages import ExchangeModel, ExchangeRequest, ExchangeResult, StrideBootstrap, Token
 from spyker.algorithms.stride_parameters import StrideParameters
+from spyker.algorithms.stride_rate import StartingRate
 from spyker.placement import Topology
 from spyker.privacy.masking import MaskedSum, reference_size
 from spyker.protocol.buffers import parameters_only, without_buffers
@@ -66,7 +67,6 @@ from spyker.vectors import Vector, is_finite, length, scaled_sum
 MEDIAN_ROUNDS, MEDIAN_UPDATES = 8, 1024  # the running median is over this many rounds and updates, at most
 ROUND, CLIENTS_WAIT = "round", "idle"  # timers
 NO_UPDATE_PERIOD = 0.1  # seconds between two checks while no client answers, at least
-MOST_HALVED = 3  # times that the rate is halved, at most: some clients may ignore the rate
 MOST_RESTORED = 4  # times that a model is restored, at most
 LOOSEST = 5.0  # multiple of ``clip`` where servers do not agree
 MOSTLY_CLIPPED = 0.9  # mean norm of masked updates, as a share of the bound, from which on most were clipped
@@ -113,11 +113,8 @@ class Stride(ExchangingServer):
         self.recent_norms: list[float] = []  # of the last rounds
         self.median_norm = self.first_median_norm = 0.0  # at the end of the last round, and of the first
         initial_norm = length(parameters_only(setup.weights, setup.buffers))  # ‖W⁰‖
-        self.first_norm_limit: float = setup.parameters.divergence_threshold * initial_norm
-        if setup.client_privacy is not None:
-            self.first_norm_limit = 0.0  # norms of single updates decide nothing
-        self.halved = 0  # number of times the rate was halved
-        self.converged = 0  # number of clients within the limit at the full rate; 0 if it was less than half of them
+        by_norms = setup.client_privacy is None  # with noise, norms of single updates decide nothing
+        self.starting_rate = StartingRate(by_norms * setup.parameters.divergence_threshold * initial_norm)
         self.divergence = DivergenceDetector(setup.weights)
         self.restored = 0  # number of times a model was restored
         self._buffers = setup.buffers
@@ -294,8 +291,9 @@ class Stride(ExchangingServer):
         if self.first_round_diverged():
             self.repeat_first_round()
             return
-        if self.halving_was_futile():
-            self.restore_rate()
+        if not self.first_median_norm and self.starting_rate.was_futile(len(self.answered)):
+            self.starting_rate.halved = 0
+            self.record(RateRestored(self.id, self.current_rate))
         missing = sum(size for k, size in self.sizes.items() if k not in self.answered)
         whole = self.whole_weight(self.weight + missing)
         self.sum.scale(1 / whole)  # missing clients count as zero
@@ -436,19 +434,16 @@ class Stride(ExchangingServer):
 
     def first_round_diverged(self) -> bool:
         """Return whether the median norm of the first updates is above its limit."""
-        return self.handles_nonfinite and self.first_norm_limit < statistics.median(self.recent_norms)
+        return self.handles_nonfinite and self.starting_rate.diverged(self.recent_norms)
 
     @property
     def handles_nonfinite(self) -> bool:
         """True until the first round has ended: it may be repeated with half the rate."""
-        return not self.first_median_norm and self.halved < MOST_HALVED and self.first_norm_limit > 0
+        return not self.first_median_norm and self.starting_rate.may_halve
 
     def repeat_first_round(self) -> None:
         """Halve the rate and repeat the first round."""
-        if not self.halved:
-            converged = sum(norm <= self.first_norm_limit for norm in self.recent_norms)
-            self.converged = converged if 2 * converged >= len(self.recent_norms) else 0
-        self.halved += 1
+        self.starting_rate.halve(self.recent_norms)
         self.record(RateHalved(self.id, statistics.median(self.recent_norms), self.current_rate))
         self.reset_sum(self.sum.current)
         self.fresh = 0.0
@@ -458,22 +453,10 @@ class Stride(ExchangingServer):
         self.record_updates(0.0)
         self.begin_round()
 
-    def halving_was_futile(self) -> bool:
-        """Return whether the first round ends without the clients that diverged, though the rate is as low as it gets.
-
-        Then the rate is not the cause, but damaged data, for example.
-        """
-        return self.halved == MOST_HALVED and not self.first_median_norm and len(self.answered) <= self.converged
-
-    def restore_rate(self) -> None:
-        """Restore the full rate, which the remaining clients converge with."""
-        self.halved = 0
-        self.record(RateRestored(self.id, self.current_rate))
-
     @property
     def current_rate(self) -> float:
         """The clients' learning rate, halved for each time that the first round was repeated."""
-        return float(self.rate / 2**self.halved)
+        return self.starting_rate.of(self.rate)
 
     # --- Checkpoints and new servers ---------------------------------------------------------------------------------
 
@@ -486,7 +469,12 @@ class Stride(ExchangingServer):
         """Return the state for a new server: the model, its momentum, and what is known about norms and agreement."""
         agreement = self.consensus.agreement
         return StrideBootstrap(
-            self.weights.snapshot(), self.momentum.snapshot(), self.age, self.median_norm, self.halved, agreement
+            self.weights.snapshot(),
+            self.momentum.snapshot(),
+            self.age,
+            self.median_norm,
+            self.starting_rate.halved,
+            agreement,
         )
 
     def bootstrap_from(self, bootstrap: StrideBootstrap) -> None:
@@ -497,4 +485,4 @@ class Stride(ExchangingServer):
         self._working = None
         self.momentum.replace(bootstrap.momentum)
         self.median_norm = self.first_median_norm = bootstrap.median_norm
-        self.halved = bootstrap.halved
+        self.starting_rate.halved = bootstrap.halved

@@ -75,7 +75,7 @@ def test_a_lower_rate_stays_if_it_helps_all_clients(started):
     for _ in range(3):
         play(server, (float("nan"), 0), (1, 0))
     play(server, (1, 0), (1, 0))
-    assert (server.halved, server.round) == (3, 1)
+    assert (server.starting_rate.halved, server.round) == (3, 1)
 
 
 def test_a_lower_rate_that_does_not_help_is_taken_back(started):
@@ -84,14 +84,14 @@ def test_a_lower_rate_that_does_not_help_is_taken_back(started):
         play(server, (float("nan"), 0), (1, 0))
     server.handle(0, Leave())
     play_one = server.handle(1, update(1, 0, version=server.version))
-    assert (server.halved, server.round) == (0, 1)
+    assert (server.starting_rate.halved, server.round) == (0, 1)
     assert rates(play_one) == [(1, server.rate)]
 
 
 def test_what_is_not_a_number_goes_too_far(started):
     server = started([1, 1, 1], **WARY)
     play(server, (float("nan"), 0), (float("nan"), 0), (1, 0))
-    assert (model(server), server.halved) == ([3, 4], 1)
+    assert (model(server), server.starting_rate.halved) == ([3, 4], 1)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_is_not_a_number_goes_too_far(started):
 def test_other_first_trainings_count(started, settings, first):
     server = started([1], **settings)
     play(server, first)
-    assert server.halved == 0
+    assert server.starting_rate.halved == 0
     assert model(server)[0] == pytest.approx(settings["initial"][0] + first[0])
 
 
@@ -110,14 +110,14 @@ def test_later_trainings_may_go_as_far_as_they_like(started):
     server = started([1], **WARY)
     play(server, (1, 0))
     play(server, (100, 0))
-    assert (model(server), server.halved) == ([104, 4], 0)
+    assert (model(server), server.starting_rate.halved) == ([104, 4], 0)
 
 
 def test_who_does_not_go_by_the_rate_is_not_asked_for_ever(started):
     server = started([1], **WARY)
     for _ in range(4):
         play(server, (100, 0))
-    assert (model(server), server.halved) == ([103, 4], 3)
+    assert (model(server), server.starting_rate.halved) == ([103, 4], 3)
 
 
 def test_the_halved_rate_outlives_the_process_and_is_handed_over(started):
@@ -127,7 +127,7 @@ def test_the_halved_rate_outlives_the_process_and_is_handed_over(started):
     play(server, (1, 0))
     newcomer.bootstrap_from(server.bootstrap_state())
     for other in (again, newcomer):
-        assert other.halved == 1
+        assert other.starting_rate.halved == 1
         assert rates(other.handle(1, Join(1))) == [(1, server.rate / 2)]
 
 
