@@ -11,6 +11,7 @@ from spyker.protocol.client import Client
 from spyker.protocol.facts import ClientQuarantined, Fact, UpdateClipped, UpdateDropped, UpdateRejected
 from spyker.protocol.messages import ClientMessage, Join, Leave, MaskedUpdate, PeerMessage, Update
 from spyker.protocol.weights import Weights
+from spyker.robust.claimed_sizes import UNKNOWN_SIZE
 from spyker.robust.update_filter import FilterDecision, UpdateFilter, Verdict
 
 QUARANTINE = "quarantine:"  # prefix of the timer that ends a quarantine; the client's number follows
@@ -51,18 +52,26 @@ class FilteredClients(ABC):
             self.update_filter.rates.resent.add(client)
 
     def _filter(self, k: int, message: ClientMessage) -> None:
-        """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected."""
+        """Pass a client's message to the algorithm, unless its client is in quarantine or its update is rejected.
+
+        A client that learns how much data it has when it trains claims a size with its first update. If the sizes of
+        the other clients are still unknown, too, nothing bounds the claim, so it counts from the next update on.
+        """
         update_filter = self.update_filter
+        first_claim: int | None = None
         if isinstance(message, Join):
             admitted = update_filter.join(k, message.size)
         elif isinstance(message, Leave):
             admitted = update_filter.leave(k)
         else:
             admitted = update_filter.admits(k)
-            if admitted and isinstance(message, Update) and message.examples is not None:
-                update_filter.sizes.claim(k, message.examples)
-        for j in update_filter.resized():
-            self.resize(j, update_filter.sizes.bounded(j))
+            examples = message.examples if admitted and isinstance(message, Update) else None
+            if isinstance(message, Update) and examples is not None:
+                if update_filter.sizes.unknown(k):
+                    first_claim, message = examples, replace(message, examples=UNKNOWN_SIZE)
+                else:
+                    update_filter.sizes.claim(k, examples)
+        self._resize_clients()
         if admitted and isinstance(message, Update):
             update, model, difference = message, self.weights.snapshot(), self.client.difference
             if update.examples is not None and update.examples > update_filter.sizes.bounded(k):
@@ -73,7 +82,15 @@ class FilteredClients(ABC):
             self._drop(k)
         elif admitted:
             self.receive(k, Join(update_filter.sizes.bounded(k)) if isinstance(message, Join) else message)
+        if first_claim is not None:
+            update_filter.sizes.claim(k, first_claim)
+            self._resize_clients(k)
         self._release(update_filter.released())
+
+    def _resize_clients(self, *claimed: int) -> None:
+        """Tell the algorithm which sizes now count; ``claimed`` are clients with a new claim."""
+        for j in self.update_filter.resized(*claimed):
+            self.resize(j, self.update_filter.sizes.bounded(j))
 
     def _apply(self, k: int, update: Update, verdict: Verdict) -> None:
         """Apply the verdict on an update: record it, and tell the algorithm."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from spyker.robust.order_statistics import OrderStatistics
 
+UNKNOWN_SIZE = 1  # of a client that knows its data only when it trains
 SHARE_CLIENTS = 3  # from this number of clients on, no client has more than half of the weight
 
 
@@ -52,6 +53,10 @@ class ClaimedSizes:
             self._claims.put(client, size)
             self._limit = self._find_limit()
 
+    def unknown(self, client: int) -> bool:
+        """Return whether a client that is connected has not said yet how much data it has."""
+        return self._claims.numbers.get(client) == UNKNOWN_SIZE
+
     def drop(self, client: int) -> None:
         """Forget the claim of a client that left."""
         if client in self._claims.numbers:
@@ -59,8 +64,8 @@ class ClaimedSizes:
             self._limit = self._find_limit()
 
     def bounded(self, client: int) -> int:
-        """Return the size that counts for a client; 1 if it has claimed none."""
-        return int(min(self._claims.numbers.get(client, 1), self._limit))
+        """Return the size that counts for a client."""
+        return int(min(self._claims.numbers.get(client, UNKNOWN_SIZE), self._limit))
 
     def changed(self) -> list[int]:
         """Return the clients whose bounded size has changed with the limit since the last call."""

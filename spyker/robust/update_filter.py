@@ -191,9 +191,10 @@ class UpdateFilter:
         held = self.rates.end_period() if overdue else self.rates.released(clients)
         return [k for k in held if k in clients]
 
-    def resized(self) -> list[int]:
-        """Return the clients whose bounded size has changed because of what other clients claim."""
-        return [k for k in self.sizes.changed() if k not in self.out and k not in self.rates.held]
+    def resized(self, *claimed: int) -> list[int]:
+        """Return the clients whose bounded size has changed because of what other clients claim, and ``claimed``."""
+        changed = sorted({*self.sizes.changed(), *claimed})
+        return [k for k in changed if k not in self.out and k not in self.rates.held]
 
     def bounded_data(self, claims: Mapping[int, ClaimedData]) -> dict[int, int]:
         """Return the bounded number of examples of each server; without a filter, the claimed one."""

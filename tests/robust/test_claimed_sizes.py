@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from actions import stated
 
+from spyker.protocol.facts import UpdateApplied
 from spyker.protocol.messages import Join, Leave, Model, ToClient, Update
 from spyker.robust.claimed_sizes import ClaimedData, ClaimedSizes, bounded_data
 from spyker.robust.update_filter import FilterParameters
@@ -88,6 +90,23 @@ def test_the_examples_of_an_update_are_bounded(build: Any) -> None:
     moved = shift(server, list(server.start()), 1, liar=3)
     assert server.sizes[3] == 20
     assert moved == pytest.approx(0.4), "two of five parts"
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "stride"])
+def test_clients_that_learn_their_sizes_by_training_count_equally_in_the_first_round(
+    build: Any, algorithm: str
+) -> None:
+    """As in Flower apps. Whoever answers first has nobody to be compared with."""
+    (server,) = build(algorithm, [[1, 1, 1]], [0.0] * 4, robust=RULES)
+    models = {a.client: a.message for a in server.start() if isinstance(a, ToClient)}
+    weights: dict[int, float] = {}
+    for k, examples in enumerate((HUGE, 10, 30)):
+        model = models[k]
+        actions = server.handle(k, Update(np.zeros_like(model.weights), model.age, model.version, examples))
+        weights |= {fact.client: fact.weight for fact in stated(actions, UpdateApplied)}
+    assert len(weights) == 3
+    assert len(set(weights.values())) == 1
+    assert server.sizes == {0: 40, 1: 10, 2: 30}
 
 
 def test_a_server_with_one_client_cannot_dominate_an_exchange(build: Any) -> None:
