@@ -18,6 +18,7 @@ from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_set, task_arguments
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
+from spyker.extras import SERVER, require
 from spyker.tasks.initial_model import InitialModelFile
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
+    require("join", *SERVER, extra="client")  # not PyTorch, which tasks of NumPy arrays do without
     from spyker.net.client_context import ClientOptions
     from spyker.net.client_folder import CLIENT_FILE
     from spyker.net.client_process import join
