@@ -26,16 +26,18 @@ from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.privacy.accounting import Mechanism
-from spyker.tasks.federated_task import ClientInfo, FederatedTask
+from spyker.tasks.federated_task import ClientInfo, FederatedTask, describe_client
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
-from spyker.tasks.local_data import LocalClients, LocalDatasets
+from spyker.tasks.local_data import LocalClients, LocalDatasets, data_of
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
 from spyker.tasks.private_training import ExamplePrivacy, PrivateTrainer
 from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import (
+    accuracy,
     check_alike,
     check_batches,
+    check_finite,
     check_pairs,
     needs_two,
     precision,
@@ -64,11 +66,6 @@ __all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTa
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
-
-
-def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return for each example whether the largest output is the target."""
-    return (outputs.argmax(1) == targets).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +116,7 @@ class TorchTask(Task):
     ) -> None:
         """``clients`` are datasets, or the clients of a federation, whose data is loaded when it is needed."""
         self.dtype = check_model(model)
+        check_finite(model, "model() returns" if isinstance(clients, LocalClients) else "has a model with")
         self.personal = personal_names(model, patterns_of(training, personal))
         self.device = device_of(training)
         self.model, self.loss = model, loss
@@ -195,9 +193,9 @@ class TorchTask(Task):
 
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
         """Load and check the data of one client of a federation."""
-        owner = f"client {info.name}"
+        owner = describe_client(info)
         self._own_memory()
-        train = self._source(definition.data(info), owner)
+        train = self._source(data_of(definition, info), owner)
         own = definition.client_test(info) if self.evaluates_on_clients else None
         test = None if own is None else self._source(own, f"the test data of {owner}")
         if test is None and self.holdout:
@@ -524,7 +522,7 @@ def named(metric: Metric | None, score: Loss) -> Metric:
     raise UsageError(
         "task",
         "has a score without a metric",
-        'Give its name and direction: metric=spyker.Metric("loss", higher_is_better=False)',
+        'Give its name and direction: metric = spyker.Metric("loss", higher_is_better=False)',
     )
 
 
@@ -532,7 +530,7 @@ def check_model(model: object) -> torch.dtype:
     """Return the precision of a model; raise a ``UsageError`` if it cannot be trained."""
     if not isinstance(model, nn.Module):
         called = isinstance(model, type) or callable(model)
-        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
+        remedy = "Call it, and use what it returns" if called else "Use a torch.nn.Module"
         raise UsageError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UsageError(
