@@ -15,8 +15,8 @@ from spyker.plots.styles import STYLES
 from spyker.plots.sweep_figure import plot_settings
 
 
-def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy") -> Curve:
-    count = list(range(len(mean)))
+def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy", start: int = 0) -> Curve:
+    count = list(range(start, start + len(mean)))
     return Curve(
         metric, higher, [float(i) for i in count], count, count, mean, [m - 0.1 for m in mean], mean, mean, 0, True
     )
@@ -53,6 +53,15 @@ def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
     heights = band.get_paths()[0].vertices[:, 1]  # type: ignore[index]
     assert heights.max() == pytest.approx(0.6)
     assert "mean over servers and 2 seeds; shade: range over seeds" in said(figure)
+
+
+def test_of_several_seeds_nothing_is_drawn_before_the_first_evaluation() -> None:
+    shown = RunGroups({"A": [curve([0.2, 0.4, 0.5], start=1), curve([0.4, 0.6], start=2)]}, [], "a test", [])
+    drawn = plot(shown).axes[0].lines[0]
+    assert drawn.get_xdata()[[0, -1]].tolist() == [2.0, 3.0]  # type: ignore[index,call-overload]
+    assert drawn.get_ydata()[0] == pytest.approx(0.4)  # type: ignore[index]
+    alone = RunGroups({"A": [curve([0.2], start=1), curve([0.4], start=2)]}, [], "a test", [])
+    assert set(plot(alone).axes[0].lines[0].get_xdata()) == {1.0}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
