@@ -154,6 +154,8 @@ def compare(
     require("compare", "matplotlib")
     audience = Callbacks(callbacks)
     check_counts(seeds=seeds)
+    if isinstance(algorithms, str):
+        raise UsageError("algorithms", f"{algorithms!r} is not allowed: it must be a list", f"Write [{algorithms!r}]")
     given = None if initial_model is None else InitialModelFile(Path(initial_model))
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
