@@ -36,6 +36,14 @@ def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -
     assert "bytes sent so far" in said(plot(shown, "bytes"))
 
 
+@pytest.mark.parametrize(
+    ("metric", "title"), [("accuracy", "Accuracy over time"), ("mse", "MSE over time"), ("mse on clients", "MSE on")]
+)
+def test_a_title_begins_with_a_capital_letter_or_an_abbreviation(metric: str, title: str) -> None:
+    figure = plot(RunGroups({"Spyker": [curve([0.1, 0.5], metric=metric)]}, [], "a test", []))
+    assert figure.axes[0].get_title(loc="left").startswith(title)
+
+
 def test_targets_are_drawn_as_the_caption_says() -> None:
     figure = plot(RunGroups({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
     own, target = figure.axes[0].lines
