@@ -124,7 +124,7 @@ server-env: wheel
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time this takes a minute or two."
 	test -x $(BIN)/python || $(BASE) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[simulation]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pandas,simulation]'
 	touch $@
 
 .venv/installed-deploy: .venv/installed

@@ -21,25 +21,38 @@ EXTRAS = {
     "ray": ("ray",),
 }
 """The modules that each extra installs, as in pyproject.toml."""
+SINGLE = ("opacus", "pandas", "ray")
+"""Packages that are all their extra installs, in any version: Flower has an upper bound."""
 
 
 class MissingPackageError(UsageError, ImportError):
-    """A package is not installed. Says what needs it and which extra installs it."""
+    """A package is not installed. Says what needs it and how to install it, in a clone and with a release.
 
-    def __init__(self, field: str, missing: Iterable[str]) -> None:
+    Where ``spyker-fl`` is installed, ``pip install 'spyker-fl[…]'`` keeps it and adds the packages of the extra.
+    """
+
+    def __init__(self, field: str, missing: Iterable[str], extra: str | None = None) -> None:
         names = list(missing)
-        one = extra_with(names)
+        one = extra or extra_with(names)
         extras = one or ",".join(sorted({extra_with([name]) or name for name in names}))
+        install = " ".join(names) if set(names) <= set(SINGLE) else f"'spyker-fl[{extras}]'"
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         problem = f"needs {', '.join(names)}, which {verb} not installed"
-        super().__init__(field, problem, f"Install {them}: pip install 'spyker-fl[{extras}]'")
+        super().__init__(field, problem, f"Install {them}: pip install {install}")
 
 
-def require(field: str, *modules: str) -> None:
-    """Raise a ``MissingPackageError`` if one of ``modules`` is not installed; ``field`` is what needs them."""
+def require(field: str, *modules: str, extra: str | None = None) -> None:
+    """Raise a ``MissingPackageError`` if one of ``modules`` is not installed.
+
+    Args:
+        field: what needs them.
+        modules: names of modules.
+        extra: the extra to install; default: the smallest one that contains the missing modules.
+
+    """
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
-        raise MissingPackageError(field, missing)
+        raise MissingPackageError(field, missing, extra)
 
 
 def explain(field: str, error: Exception) -> MissingPackageError | None:

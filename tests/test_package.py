@@ -212,12 +212,13 @@ NEEDED = {
         ("server", "up --task quadratic"),
         ("server", "federation create own:make --server a=127.0.0.1:1 --client b"),
         ("server", "serve x.toml"),
+        ("client", "join x --server 127.0.0.1:1 --clients 0"),
         ("flower,simulation", "run --flower app:app"),
         ("dashboard", "dash x"),
         ("dashboard", "run --task quadratic --dashboard"),
     ],
     "simulation": [
-        ("server", "join x --server 127.0.0.1:1 --clients 0"),
+        ("client", "join x --server 127.0.0.1:1 --clients 0"),
         ("flower", "run --flower app:app"),
         ("ray", "run --engine ray --duration 1"),
     ],
@@ -244,7 +245,8 @@ def test_who_needs_an_extra_is_told_what_to_install(wheel: Wheel, tmp_path: Path
     for (extra, args), line in zip(NEEDED[there], done.stdout.splitlines(), strict=True):
         code, said = json.loads(line)
         assert (code, said.count("\n")) == (2, 1), args
-        assert said.endswith(f": pip install 'spyker-fl[{extra}]'\n"), args
+        wanted = extra if extra in ("pandas", "ray") else f"'spyker-fl[{extra}]'"
+        assert said.endswith(f": pip install {wanted}\n"), args
     assert not {path.name for path in tmp_path.iterdir()} - {"own.py", "scenario.toml", "__pycache__"}
 
 
@@ -252,7 +254,18 @@ def test_and_so_is_who_needs_one_in_python(wheel: Wheel, tmp_path: Path) -> None
     run = "import spyker; run = spyker.run(task='quadratic', clients=4, duration=1, progress=False); run.curve"
     done = wheel.python(run, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.endswith("needs pandas, which is not installed. Install it: pip install 'spyker-fl[pandas]'\n")
+    assert done.stderr.endswith("needs pandas, which is not installed. Install it: pip install pandas\n")
+
+
+def test_make_demo_installs_what_the_python_examples_need(wheel: Wheel, tmp_path: Path) -> None:
+    recipe = re.search(r"^\.venv/installed:.*?-e '\.\[(.*?)\]'", (ROOT / "Makefile").read_text("utf-8"), re.S | re.M)
+    assert recipe is not None
+    code = (
+        "import spyker; runs = spyker.compare(['stride'], task='quadratic', clients=4, duration=1, progress=False); "
+        "print(runs.table, runs['stride'].curve, runs['stride'].state_dict()); runs.plot('a.png')"
+    )
+    done = wheel.python(code, cwd=tmp_path, extras=recipe[1].split(","))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def absolute() -> Callable[[str, str], str]:

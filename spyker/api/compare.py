@@ -146,6 +146,8 @@ def compare(
     """
     require("compare", "matplotlib")
     check_counts(seeds=seeds)
+    if isinstance(algorithms, str):
+        raise UsageError("algorithms", f"{algorithms!r} is not allowed: it must be a list", f"Write [{algorithms!r}]")
     chosen_ones = list(COMPARED) if algorithms is None else list(algorithms)
     with data_from(data_dir):
         scenarios = [

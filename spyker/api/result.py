@@ -190,7 +190,7 @@ class Run:
             points = self.points
         except records.RecordError:
             return f"<Run: {name}, no evaluations yet ({self.folder})>"
-        end = "" if self.finished else ", stopped early"
+        end = "" if self.finished or not points.virtual else ", stopped early"
         return (
             f"<Run: {name}, {points.metric} {points.mean[-1]:.3f} after {points.time[-1]:g} s and "
             f"{points.updates[-1]:,} updates{end} ({self.folder})>"

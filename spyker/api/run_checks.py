@@ -20,13 +20,25 @@ MODELS_PER_CLIENT = 0.5  # lower bound of models in memory at the same time: mea
 
 
 def warn_before(scenarios: Sequence[Scenario], task: Task) -> None:
-    """Print the task's notes and expected problems; raise a ``UsageError`` if the models do not fit into memory."""
+    """Print notes and expected problems; raise a ``UsageError`` if the models do not fit into memory."""
+    if note := left_out(scenarios[0]):
+        print(f"spyker: {note}", file=sys.stderr)
     for note in task.notes:
         print(f"spyker: {note}", file=sys.stderr)
     parameters = task.initial().size
     check_models(scenarios[0].client_count, parameters)
     for warning in dict.fromkeys(text for scenario in scenarios for text in expected_problems(scenario, parameters)):
         print(f"spyker: warning: {warning}", file=sys.stderr)
+
+
+def left_out(scenario: Scenario) -> str:
+    """Return a note about regions that are left out for lack of clients, or an empty string."""
+    *others, last = scenario.left_out or ("",)
+    if not last:
+        return ""
+    names = f"the regions {', '.join(others)} and {last} are" if others else f"the region {last} is"
+    count = scenario.client_count
+    return f"{count} client{'s' * (count > 1)}: {names} left out"
 
 
 def expected_problems(scenario: Scenario, parameters: int) -> list[str]:

@@ -27,7 +27,12 @@ def add_dash(commands: Any) -> None:
     """``spyker dash``."""
     parser = commands.add_parser("dash", help="show runs in a browser, finished or in progress")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder created by run, compare, serve or up")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"port; default: {PORT}; 0: any free port")
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="N",
+        help=f"port; 0: any free port; default: {PORT}, or a free port if that is taken",
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="H", help="address to listen on; one that is not loopback needs a token"
     )
@@ -48,15 +53,21 @@ def command_dash(args: argparse.Namespace) -> int:
     require("dash", *EXTRAS["dashboard"])
     token = args.token or os.environ.get(TOKEN)
     check_token(args.host, token)
-    if not 0 <= args.port <= 65535:
+    if args.port is not None and not 0 <= args.port <= 65535:
         raise UsageError("--port", f"{args.port} is not allowed", "Give a port from 0 to 65535")
     check_runs(args.runs)
     from spyker.dashboard.http_server import DashboardServer
 
+    port = PORT if args.port is None else args.port
     try:
-        server = DashboardServer(args.runs, args.host, args.port, token)
+        try:
+            server = DashboardServer(args.runs, args.host, port, token)
+        except OSError:
+            if args.port is not None:
+                raise
+            server = DashboardServer(args.runs, args.host, 0, token)
     except OSError as error:
-        place = f"{args.port} on {args.host} cannot be used ({error.strerror})"
+        place = f"{port} on {args.host} cannot be used ({error.strerror})"
         raise UsageError("--port", place, "Choose another port, or 0 for any free port") from None
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

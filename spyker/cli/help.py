@@ -11,6 +11,8 @@ from spyker.errors import UsageError
 
 HEADING = "examples:\n"
 INDENT = "  "
+ELSEWHERE = {"--resume": "Only sweeps are resumed; repeat the run, with --overwrite to replace its record"}
+"""Options of other commands that ``run`` and ``compare`` are often given."""
 
 
 class Formatter(argparse.HelpFormatter):
@@ -85,5 +87,6 @@ def parse(root: Parser, argv: Sequence[str]) -> argparse.Namespace:
         command = command.commands[word]
     for option in (given.partition("=")[0] for given in argv if given.startswith("--")):
         if not any(known.startswith(option) for known in command.options):  # argparse accepts unique prefixes
-            raise UsageError(option, "unrecognized argument", suggest(option, command.options))
+            remedy = ELSEWHERE.get(option) if command.prog.endswith((" run", " compare")) else None
+            raise UsageError(option, "unrecognized argument", remedy or suggest(option, command.options))
     return root.parse_args(argv)

@@ -16,6 +16,7 @@ from spyker.cli.numbers import above_zero, zero_or_more
 from spyker.cli.options import add_data_dir, add_flower, add_set, split_pair, task_arguments
 from spyker.config.scenario import Scenario
 from spyker.errors import UsageError
+from spyker.extras import SERVER, require
 
 if TYPE_CHECKING:
     from spyker.net.client_context import ClientOptions
@@ -131,6 +132,7 @@ def add_join(commands: Any) -> None:
 
 def command_join(args: argparse.Namespace) -> int:
     """Run clients until the servers have finished or a signal arrives."""
+    require("join", *SERVER, extra="client")  # not PyTorch, which tasks of NumPy arrays do without
     from spyker.net.client_folder import CLIENT_FILE
 
     if args.place.is_dir() or args.place.name == CLIENT_FILE:

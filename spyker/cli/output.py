@@ -25,7 +25,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: Parser) -> None:
     """Add ``--quiet``."""
-    output = "errors and the output of --json" if "--json" in parser.options else "errors"
+    output = "errors, warnings and the output of --json" if "--json" in parser.options else "errors and warnings"
     parser.add_argument("--quiet", action="store_true", help=f"print only {output}")
     parser.set_defaults(quiet=False)
 

@@ -58,7 +58,7 @@ def add_compare(commands: Any) -> None:
         type=int,
         default=1,
         metavar="K",
-        help="number of seeds per algorithm, shown as mean and range; default: 1",
+        help="number of seeds per algorithm, shown as mean and standard deviation; default: 1",
     )
     add_dashboard(parser)
     add_json(parser)
@@ -80,7 +80,7 @@ def command_run(args: argparse.Namespace) -> int:
             run, code = spyker.run(args.scenario, **scenario_arguments(args), **run_arguments(args)), 0
         except Interrupted as stop:
             run, code = stop.result, INTERRUPTED
-        show_run(run)
+        show_run(run, args)
         args.answer = as_dict(run.record)
         page.stay()
     return code
@@ -98,10 +98,10 @@ def folder_for(args: argparse.Namespace, algorithm: str | None = None) -> Path:
     return found
 
 
-def show_run(run: Run) -> None:
+def show_run(run: Run, args: argparse.Namespace) -> None:
     """Print the results of a run and the place of its record."""
     show_table(group_runs([run.record]))
-    show_notes({str(run.folder): run.summary})
+    show_notes({str(run.folder): run.summary}, args)
     print(f"record: {run.folder}/  ·  plot: spyker plot {run.folder}")
     if model_path(run.folder).exists():
         print(f"model: {model_path(run.folder)}  ·  export: spyker export {run.folder}")
@@ -132,7 +132,7 @@ def command_compare(args: argparse.Namespace) -> int:
 def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began: float) -> None:
     """Print the results of a comparison and the places of its plots."""
     show_table(runs.shown)
-    show_notes({name: run.summary for name, run in runs.items()})
+    show_notes({name: run.summary for name, run in runs.items()}, args)
     duration = next(iter(runs.values())).scenario["duration"]
     if code:
         print("stopped; the remaining runs are missing")
@@ -144,8 +144,8 @@ def show_comparison(runs: Comparison, args: argparse.Namespace, code: int, began
         print(f"  {picture}")
 
 
-def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
-    """Print the privacy costs and the warnings of runs."""
+def show_notes(summaries: Mapping[str, Mapping[str, Any] | None], args: argparse.Namespace) -> None:
+    """Print the privacy costs and the warnings of runs; with ``--quiet`` the warnings, to standard error."""
     for name, summary in summaries.items():
         if spent := (summary or {}).get("privacy"):
             whom = "every client" if spent["unit"] == CLIENT else f"every {spent['unit']} of a client"
@@ -153,8 +153,9 @@ def show_notes(summaries: Mapping[str, Mapping[str, Any] | None]) -> None:
                 f"privacy of {name}: {whom} has at most ε = {spent['epsilon']:.3f} with "
                 f"δ = {spent['delta']:g}, after up to {spent['trainings']:,} trainings"
             )
+    quiet = args.quiet and not args.json  # with --json they are in the document
     for note in warning_lines(summaries):
-        print(note)
+        print(f"spyker: {note}" if quiet else note, file=sys.stderr if quiet else sys.stdout)
 
 
 def show_table(shown: RunGroups) -> None:

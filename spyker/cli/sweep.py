@@ -69,7 +69,7 @@ def command_sweep(args: argparse.Namespace) -> int:
         "picture": picture if picture.exists() else None,
     }
     print_table(*cells(done.rows), words=len(vary))
-    show_notes(done.summaries)
+    show_notes(done.summaries, args)
     print(f"all numbers: {done.folder / 'sweep.csv'}  ·  records: {done.folder / 'runs'}/")
     if picture.exists():
         print(f"plot: {picture}  ·  curves: spyker plot {done.folder}")

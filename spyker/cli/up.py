@@ -98,7 +98,7 @@ def command_up(args: argparse.Namespace) -> int:
         run = Run(out)
         for missing in local.write_models(out) if args.model else ():
             print(f"spyker: {missing}", file=sys.stderr)
-        show_run(run)
+        show_run(run, args)
         args.answer = as_dict(run.record)
         local.check_clients()  # before their logs are deleted
         writing.close()  # the page may stay open

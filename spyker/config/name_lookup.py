@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 import traceback
@@ -26,6 +27,7 @@ LAB = {
     "spyker.kernels": ("native",),
 }
 """Names that the distribution ``spyker-fl-lab`` provides, by entry point group; an error says how to install it."""
+FEW = 3  # names that a suggestion lists
 INSTALL_LAB = "Run pip install spyker-fl-lab, or make in the repository"
 
 
@@ -51,6 +53,8 @@ class NameLookup:
         if name not in known:
             if name in LAB.get(self.group, ()):
                 raise UsageError(where, f"{show(name)} is not installed", INSTALL_LAB)
+            if self.form and (found := in_folder(name)):
+                raise UsageError(where, f"{show(name)} is not allowed", f"Write {found}")
             others = f"Write {self.form}, or choose one of" if self.form else "Choose one of"
             raise UsageError(where, f"{show(name)} is not allowed", suggest(name, known, others))
 
@@ -90,6 +94,24 @@ class NameLookup:
             problem = f"{show(name)} cannot be imported ({module} has no {attribute!r})"
             raise UsageError(where, problem, suggest(attribute, public, "It has"))
         return getattr(imported, attribute)
+
+
+def in_folder(name: str) -> str:
+    """Return the names of tasks or algorithms in a module of the current folder, or an empty string.
+
+    Classes that extend another one, such as ``spyker.FederatedTask``, are preferred to functions. Nothing is imported.
+    """
+    module = name.removesuffix(".py")
+    try:
+        tree = ast.parse(Path(f"{module}.py").read_bytes()) if module.isidentifier() else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    classes = {
+        node.name: [ast.unparse(base) for base in node.bases] for node in tree.body if isinstance(node, ast.ClassDef)
+    }
+    own = [each for each, bases in classes.items() if any(base.endswith(("Task", "Server")) for base in bases)]
+    own = own or [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return " or ".join(f"{module}:{each}" for each in own[:FEW] if not each.startswith("_"))
 
 
 def place_of(error: Exception) -> str:

@@ -152,6 +152,8 @@ class Scenario:
     """The parameters of every algorithm, by section."""
     derived: frozenset[str] = field(default=frozenset(), compare=False)
     """Unset keys, as section.key, whose values are derived from other keys."""
+    left_out: tuple[str, ...] = field(default=(), compare=False)
+    """Regions of the default world that are left out, because each region needs a client."""
 
     @property
     def chosen(self) -> type[Server]:
@@ -243,11 +245,12 @@ def load(
     for dotted, value in (overrides or {}).items():
         set_key(table, dotted, value)
     apply_preset(table, preset)
+    left_out: tuple[str, ...] = ()
     if clients is not None:
         world = table.setdefault("world", {})
         if isinstance(world, dict):  # otherwise from_table raises an error
-            place_clients(world, clients)
-    return from_table(table, path.parent if path else Path(), others)
+            left_out = place_clients(world, clients)
+    return replace(from_table(table, path.parent if path else Path(), others), left_out=left_out)
 
 
 def set_key(table: dict[str, Any], dotted: str, value: object) -> None:

@@ -20,6 +20,8 @@ from spyker.errors import UsageError
 from spyker.parameters import Rule
 
 T = TypeVar("T")
+OTHER_NAMES = {"lr": "training.rate", "learning-rate": "training.rate"}
+"""Keys by the names that they have in other tools."""
 SIMILAR = 0.7  # difflib's ratio of keys that may be each other's misspelling; "precision" and "regions" have 0.63
 
 
@@ -74,7 +76,8 @@ def refuse_unknown(
     known = sorted(known)
     for key in table:
         if key not in known:
-            same = [dotted for dotted in everywhere if dotted.rpartition(".")[2] == kebab(key)]
+            other = OTHER_NAMES.get(kebab(key))
+            same = [other] if other else [dotted for dotted in everywhere if dotted.rpartition(".")[2] == kebab(key)]
             similar = difflib.get_close_matches(key, known, 1, SIMILAR)
             by_key = {dotted.rpartition(".")[2]: dotted for dotted in everywhere}
             elsewhere = [by_key[each] for each in difflib.get_close_matches(key, by_key, 1, SIMILAR)]

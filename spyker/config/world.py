@@ -115,16 +115,24 @@ def fill_world(world: Geography) -> Geography:
     return replace(world, clients=clients, latency_ms=latency)
 
 
-def place_clients(world: dict[str, Any], total: int) -> None:
-    """Set the clients of each region. If no regions are set, there are at most as many regions as clients."""
+def place_clients(world: dict[str, Any], total: int) -> tuple[str, ...]:
+    """Set the clients of each region, and return the regions that are left out.
+
+    If no regions are set, there are at most as many regions as clients.
+    """
     if isinstance(total, bool) or not isinstance(total, int):
         raise UsageError(
             "clients", f"{show(total)} is not allowed: it must be an integer", "Give the total number of clients"
         )
-    if 0 < total < len(PAPER_LATENCY) and not {"regions", "latency-ms"} & world.keys():
+    if total < 1:
+        raise UsageError("--clients", f"{total} is not allowed: a run needs a client", "Give at least 1")
+    left_out: tuple[str, ...] = ()
+    if total < len(PAPER_LATENCY) and not {"regions", "latency-ms"} & world.keys():
         world["regions"] = list(PAPER_LATENCY)[:total]
+        left_out = tuple(PAPER_LATENCY)[total:]
     regions = world.get("regions", PAPER_LATENCY)
     world["clients"] = split_clients(total, len(regions) if isinstance(regions, Sized) else 0)
+    return left_out
 
 
 def split_clients(total: int, regions: int) -> list[int]:

@@ -10,7 +10,7 @@ from spyker.dashboard.watched_run import WatchedRun
 from spyker.plots.run_groups import differences, labels, settings
 from spyker.plots.styles import BLACK, line_styles
 from spyker.records import RecordError, RunRecord, RunStarted, first_fact, is_record
-from spyker.records.reader import no_record
+from spyker.records.reader import by_name, no_record
 
 MOST = 12  # maximum number of runs
 
@@ -81,7 +81,7 @@ def records_in(folder: Path) -> list[Path]:
     if is_record(folder) and (folder / "facts.jsonl").exists():
         return [folder]
     places = ("[!.]*", "runs/[!.]*", "[!.]*/record")
-    return sorted({path for place in places for path in folder.glob(place) if is_record(path)})
+    return sorted({path for place in places for path in folder.glob(place) if is_record(path)}, key=by_name)
 
 
 def grouped(folders: Sequence[Path]) -> list[list[tuple[Path, RunStarted]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,7 +117,9 @@ def listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCreden
         if credentials is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
-    except RuntimeError:
+    except RuntimeError:  # without the cause, which a second attempt finds
+        if not address.startswith("unix:"):
+            bind(address, key).close()
         raise UsageError(key, f"cannot listen on {address}", "Choose a free address of this machine") from None
 
 
@@ -129,8 +133,16 @@ def bind(address: str, key: str) -> socket.socket:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         dual = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(place[:2], family=family, backlog=1024, dualstack_ipv6=dual)
-    except OSError:
-        raise UsageError(key, f"cannot listen on {address}", "Choose a free address of this machine") from None
+    except OSError as error:
+        raise listen_error(address, key, error) from None
+
+
+def listen_error(address: str, key: str, error: OSError) -> UsageError:
+    """Return the error for an address at which this process cannot listen."""
+    reason, remedy = error.strerror, "Choose a free address of this machine"
+    if error.errno == errno.EADDRINUSE:  # to whose text Python adds the address
+        reason, remedy = os.strerror(error.errno), "Stop the server that listens there, or choose another port"
+    return UsageError(key, f"cannot listen on {address} ({reason})", remedy)
 
 
 def read_file(path: Path, key: str) -> bytes:

@@ -222,6 +222,7 @@ class ClientLink:
     async def _attend(self, address: str) -> bool:
         """Run one stream, from the challenge to its end. Return True if the training is over."""
         self._leaves = False
+        await self.connections.leave_others(address)
         stream = await self.connections.open(address, CLIENTS_CONNECT)
         answering: asyncio.Task[None] | None = None
         try:

@@ -23,7 +23,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from spyker.errors import UsageError
+from spyker.net.channels import listen_error
 from spyker.net.metrics_port import MetricsPort
 from spyker.protocol.facts import (
     ClientAtTwoServers,
@@ -312,9 +312,7 @@ class Metrics:
         try:
             self._endpoint = MetricsPort(self.registry, host, port)
         except OSError as error:
-            raise UsageError(
-                "deploy.metrics", f"cannot listen on {host}:{port} ({error.strerror})", "Choose a free address"
-            ) from None
+            raise listen_error(f"{host}:{port}", "deploy.metrics", error) from None
         return self._endpoint.port
 
     def close(self) -> None:

@@ -140,8 +140,13 @@ class ServerConfig:
 
 def load_config(path: Path) -> ServerConfig:
     """Read and check a server's configuration: a TOML file, or a folder with ``server.toml``."""
+    if path.is_dir() and not (path / SERVER_FILE).exists() and (path / "client.toml").exists():
+        raise UsageError("FOLDER", f"{path} is the folder of a client", f"Run spyker join {path}, or name a server's")
+    remedy = "Name a server's folder that spyker federation create wrote"
+    if not path.exists():
+        raise UsageError("FOLDER", f"{path} not found", remedy)
     path = path / SERVER_FILE if path.is_dir() else path
-    table = load_settings(path)
+    table = load_settings(path, remedy)
     refuse_unknown(table, ("scenario", "deploy"), "")
     name = table.get("scenario")
     file = None if name is None else path.parent / convert(name, str, Rule(""), "scenario")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import stat
 import tempfile
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from spyker.errors import UsageError
 from spyker.net.certificate_check import check_certificate
+from spyker.net.channels import listen_error
 from spyker.net.revocations import load_revocations
 from spyker.net.server_config import ServerConfig, check_insecure, shares_port
 from spyker.tasks.registry import check_code
@@ -69,7 +69,4 @@ def check_free(address: str, key: str) -> None:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         socket.create_server(place[:2], family=family).close()
     except OSError as error:
-        remedy = "Choose a free address of this machine"
-        if error.errno == errno.EADDRINUSE:
-            remedy = "Stop the server that listens there, or choose another port"
-        raise UsageError(key, f"cannot listen on {address} ({error.strerror})", remedy) from None
+        raise listen_error(address, key, error) from None

@@ -119,6 +119,11 @@ class Connections:
             self._channels[address] = channel(address, options.keepalive, self._credentials, proxy=options.proxy)
         return open_stream(self._channels[address], method)
 
+    async def leave_others(self, address: str) -> None:
+        """Close the connections to all other servers, which would close them with a warning: nobody is left on them."""
+        for other in [each for each in self._channels if each != address]:
+            await self._channels.pop(other).close()
+
     def worked(self, address: str) -> str:
         """Note that the server has answered, and return the transport."""
         self._choice.worked(address, self._used[address])

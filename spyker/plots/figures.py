@@ -86,10 +86,11 @@ def describe_lines(curves: Mapping[str, Sequence[Curve | None]], targets: Sequen
 
 
 def resample(curves: Sequence[Curve], x: str, y: str) -> tuple[Array, Array]:
-    """Return the points of one run unchanged; several runs are interpolated on a grid up to the earliest end."""
+    """Return the points of one run unchanged; several runs are interpolated where all of them have evaluations."""
     if len(curves) == 1:
         return np.asarray(getattr(curves[0], x), float), np.asarray([getattr(curves[0], y)], float)
-    grid = np.linspace(0, min(getattr(c, x)[-1] for c in curves), POINTS)
+    end = min(getattr(c, x)[-1] for c in curves)
+    grid = np.linspace(min(end, max(getattr(c, x)[0] for c in curves)), end, POINTS)
     return grid, np.array([np.interp(grid, getattr(c, x), getattr(c, y)) for c in curves])
 
 

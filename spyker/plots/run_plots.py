@@ -10,11 +10,13 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from spyker.errors import UsageError
 from spyker.plots.figures import caption, describe_lines, lines, resample
 from spyker.plots.run_groups import RunGroups
 from spyker.plots.styles import line_styles
 from spyker.untrusted_text import file_stem, printable
 
+ABBREVIATIONS = ("auc", "iou", "mae", "map", "mape", "mse", "rmse")  # metrics
 LEGEND_INSIDE = 6  # maximum number of lines for a legend inside the axes
 
 
@@ -71,7 +73,7 @@ def plot(shown: RunGroups, what: str = "time") -> NotebookFigure:
         axes.set_ylim(min(0, *(min(c.worst) for c in every)), 1.02)
     if what != "bytes" and not every[0].higher_is_better:
         axes.set_ylabel(f"{metric} (less is better)")
-    axes.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
+    axes.set_title(heading(title), loc="left", fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if len(shown.lines) > LEGEND_INSIDE:
@@ -84,9 +86,19 @@ def plot(shown: RunGroups, what: str = "time") -> NotebookFigure:
     return figure
 
 
+def heading(title: str) -> str:
+    """Return a title with its first letter in upper case, or its first word if that is an abbreviation."""
+    first, blank, rest = title.partition(" ")
+    return f"{first.upper()}{blank}{rest}" if first in ABBREVIATIONS else title[0].upper() + title[1:]
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the file's suffix."""
-    figure.savefig(path, dpi=150)
+    """Write a figure in the format of the file's suffix; raise a ``UsageError`` if that is not possible."""
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        problem = f"cannot write {path} ({error.strerror})"
+        raise UsageError("path", problem, "Choose a file in an existing folder that is writable") from None
 
 
 def traffic(axes: Axes, shown: RunGroups, xlabel: str) -> None:

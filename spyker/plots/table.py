@@ -33,7 +33,8 @@ def rows(shown: RunGroups) -> tuple[list[str], list[list[str]]]:
     heads.append("sent MB")
     body = []
     for label, curves in shown.lines.items():
-        cells = [label + ("" if all(c.finished for c in curves) else " (stopped early)")]
+        ended = all(c.finished or not c.virtual for c in curves)  # a deployment runs until it is stopped
+        cells = [label + ("" if ended else " (stopped early)")]
         for target in shown.targets:
             hits = [c.reached(target) for c in curves]
             cells.append(sample(hit and hit[0] for hit in hits).text(".2f", " s"))

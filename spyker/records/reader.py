@@ -10,6 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from spyker.algorithms.builtin import ALGORITHMS
 from spyker.config.suggest import listed
 from spyker.errors import RecordError
 from spyker.protocol.facts import Fact, UpdateApplied
@@ -238,8 +239,14 @@ def find_runs(folder: Path) -> list[RunRecord]:
 
 
 def records_below(folder: Path) -> list[Path]:
-    """Return the records in the subfolders of this folder and of its folder ``runs``, by name."""
-    return sorted(p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p))
+    """Return the records in the subfolders of this folder and of its folder ``runs``, sorted by :func:`by_name`."""
+    return sorted((p for p in (*folder.glob("[!.]*"), *folder.glob("runs/[!.]*")) if is_record(p)), key=by_name)
+
+
+def by_name(folder: Path) -> tuple[int, Path]:
+    """Return a sort key: the runs of a comparison in the order of ``spyker compare``, all others by name."""
+    algorithm = folder.name.partition("-seed-")[0]
+    return ([*ALGORITHMS, algorithm].index(algorithm), folder)
 
 
 def no_record(folder: Path) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 
 from spyker.config.scenario import Training
 from spyker.errors import UsageError
-from spyker.tasks.federated_task import ClientInfo, FederatedTask
-from spyker.tasks.layout import Layout
-from spyker.tasks.local_data import LocalClients, LocalDatasets
+from spyker.tasks.federated_task import ClientInfo, FederatedTask, describe_client
+from spyker.tasks.layout import Layout, first_nonfinite
+from spyker.tasks.local_data import LocalClients, LocalDatasets, data_of
 from spyker.tasks.personal import CENTRAL_NOTE, patterns_of, select_personal
 from spyker.tasks.task import SHARED, ClientEvaluation, Task, TrainingResult
 from spyker.vectors import Vector
@@ -31,8 +31,10 @@ class ArrayTask(Task):
                 problem = f"has a model that is a dictionary, and no method {method}"
                 raise UsageError("task", problem, f"Define {method}, or return a torch.nn.Module from model()")
         arrays = {name: np.asarray(part, np.float32) for name, part in model.items()}
-        if not arrays or not all(np.isfinite(part).all() for part in arrays.values()):
-            raise UsageError("task", "has a model without finite numbers", "Return a dictionary of NumPy arrays")
+        if not arrays:
+            raise UsageError("task", "model() returns an empty dictionary", "Return a dictionary of NumPy arrays")
+        if (wrong := first_nonfinite(arrays)) is not None:
+            raise UsageError("task", f"model() returns weights that are not finite ({wrong})", "Correct their values")
         self.whole = Layout(tuple(arrays), tuple(part.shape for part in arrays.values()))
         self.personal = select_personal(self.whole.names, patterns_of(training, clients.definition.personal))
         shared = {name: part for name, part in arrays.items() if name not in self.personal}
@@ -46,14 +48,14 @@ class ArrayTask(Task):
             self.notes = (CENTRAL_NOTE,)
 
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[Any, Any]:
-        data = definition.data(info)
+        data, owner = data_of(definition, info), describe_client(info)
         try:
             empty = len(data) == 0
         except TypeError:
-            problem = f"client {info.name} has data without a length ({type(data).__name__})"
+            problem = f"{owner} has data without a length ({type(data).__name__})"
             raise UsageError("task", problem, "Return an object whose len() is the number of examples") from None
         if empty:
-            raise UsageError("task", f"client {info.name} has no examples", "Add examples, or leave the client out")
+            raise UsageError("task", f"{owner} has no examples", "Add examples, or leave the client out")
         return data, definition.client_test(info) if self.evaluates_on_clients else None
 
     def initial(self) -> Vector:

@@ -18,6 +18,7 @@ import cloudpickle
 import numpy as np
 
 from spyker.errors import ClientTrainingError, DataError, TaskError, UsageError
+from spyker.tasks.federated_task import describe_client
 from spyker.tasks.local_data import LocalDatasets
 from spyker.tasks.task import ClientEvaluation, EvaluationResult, Task, TrainingResult
 from spyker.vectors import Vector
@@ -188,8 +189,11 @@ class CheckedTask:
     def _client(self, number: int) -> str:
         """Return a client as errors name it: with its name, if it has one of its own."""
         datasets = getattr(self.task, "clients", None)
-        name = datasets.roster.client(number).name if isinstance(datasets, LocalDatasets) else None
-        return f"client {number}" if name in (None, f"client-{number}") else f"client {number} ({name})"
+        return (
+            describe_client(datasets.roster.client(number))
+            if isinstance(datasets, LocalDatasets)
+            else f"client {number}"
+        )
 
     def _message(self, doing: str, error: Exception) -> str:
         return f"task {self.name}, {doing}:\n{own_traceback(error)}"

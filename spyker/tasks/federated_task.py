@@ -35,6 +35,12 @@ class ClientInfo:
     """Local options: those of ``spyker join``, such as ``data`` for ``--data``. They never leave the client."""
 
 
+def describe_client(client: ClientInfo) -> str:
+    """Return how errors name a client: ``client 7``, or ``client 7 (charite)`` if it has a name of its own."""
+    own = client.name != f"client-{client.number}"
+    return f"client {client.number} ({client.name})" if own else f"client {client.number}"
+
+
 class FederatedTask(ABC):
     """Base class of tasks whose data stays with the clients.
 

@@ -53,6 +53,16 @@ def flattened(part: Vector) -> Vector:
     return part.transpose(0, 2, 3, 1).reshape(-1) if part.ndim == 4 else part.reshape(-1)
 
 
+def first_nonfinite(parts: Mapping[str, Vector]) -> str | None:
+    """Return the first number that is not finite, as in ``weight[0, 1] is nan``; ``None`` if all are."""
+    for name, part in parts.items():
+        finite = np.isfinite(part)
+        if not finite.all():
+            place = np.unravel_index(int(finite.argmin()), part.shape)
+            return f"{name}{list(map(int, place)) if place else ''} is {part[place]}"
+    return None
+
+
 def own_layout(task: Task) -> Layout | None:
     """Return the layout that a task declares; only PyTorch tasks do."""
     found = getattr(task, "layout", None)  # isinstance would import PyTorch

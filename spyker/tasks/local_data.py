@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from spyker.tasks.federated_task import ClientInfo, ClientRoster, FederatedTask
+from spyker.errors import UsageError
+from spyker.tasks.federated_task import ClientInfo, ClientRoster, FederatedTask, describe_client
 
 D = TypeVar("D")
 
@@ -46,6 +47,14 @@ class LocalClients:
 
     definition: FederatedTask
     roster: ClientRoster
+
+
+def data_of(definition: FederatedTask, client: ClientInfo) -> Any:
+    """Return the training data of a client; raise a ``UsageError`` if there is none."""
+    data = definition.data(client)
+    if data is None:
+        raise UsageError("task", f"{describe_client(client)}: data() returned None", "Is `return` missing?")
+    return data
 
 
 class LocalDatasets(ClientDatasets[D]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from spyker.config.scenario import Training
+from spyker.errors import UsageError
 from spyker.tasks.array_task import ArrayTask
 from spyker.tasks.federated_task import FederatedTask
 from spyker.tasks.local_data import LocalClients
@@ -23,7 +25,10 @@ def make_federated(clients: LocalClients, training: Training, seed: int) -> Task
 
     """
     definition = clients.definition
+    check_methods(definition)
     model = initial_model(definition, seed)
+    if model is None:
+        raise UsageError("task", "model() returned None", "Is `return` missing?")
     if isinstance(model, Mapping) and not hasattr(model, "parameters"):
         return ArrayTask(clients, model, training, seed)
 
@@ -47,6 +52,43 @@ def make_federated(clients: LocalClients, training: Training, seed: int) -> Task
         target=definition.target,
         personal=definition.personal,
     )
+
+
+ARGUMENTS = {
+    "model": (),
+    "data": ("client",),
+    "test": (),
+    "client_test": ("client",),
+    "data_version": ("client",),
+    "loss": ("outputs", "targets"),
+    "score": ("outputs", "targets"),
+    "finish": ("mean",),
+    "collate": ("examples",),
+    "evaluate": ("model", "data"),
+}
+"""The positional arguments of each method. The method ``train`` has named ones as well."""
+
+
+def check_methods(definition: FederatedTask) -> None:
+    """Raise a ``UsageError`` if a method of a federated task does not take the arguments that Spyker gives it."""
+    task = type(definition).__name__
+    for name, arguments in ARGUMENTS.items():
+        if not definition.overrides(name):
+            continue
+        try:
+            signature = inspect.signature(getattr(definition, name))
+        except (TypeError, ValueError):  # of a built-in function
+            continue
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            needed = needs(task, name)
+            raise UsageError("task", f"{name}{signature} is not allowed: {error}", needed) from None
+
+
+def needs(task: str, name: str) -> str:
+    """Return the remedy for a method that is missing or has other parameters."""
+    return f"{task} needs {name}({', '.join(('self', *ARGUMENTS[name]))})"
 
 
 def initial_model(definition: FederatedTask, seed: int) -> Any:

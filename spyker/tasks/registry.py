@@ -26,7 +26,7 @@ from spyker.tasks.checked_task import CheckedTask, located_errors, own_traceback
 from spyker.tasks.data.dataset import Array
 from spyker.tasks.federated_task import CLIENT_OPTIONS, ClientInfo, ClientRoster, FederatedTask
 from spyker.tasks.local_data import ClientDatasets, LocalClients
-from spyker.tasks.make_federated import make_federated
+from spyker.tasks.make_federated import make_federated, needs
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import Task, limits_by_name
 from spyker.tasks.task_names import BUILT_IN, NAMES, PACKAGES, WHERE, check_name
@@ -107,6 +107,9 @@ class TaskSpec:
 
     def _definition_options(self, definition: type[FederatedTask]) -> dict[str, Any]:
         """Return the constructor's arguments; raise a ``UsageError`` if it does not accept them."""
+        for missing in sorted(definition.__abstractmethods__):
+            name = definition.__name__
+            raise UsageError("task", f"{name} has no method {missing}", needs(name, missing))
         options = {k.replace("-", "_"): value for k, value in self.choice.options.items() if k != CLIENT_OPTIONS}
         check_options(definition, options, self.choice.name)
         return options
@@ -163,6 +166,9 @@ def check_options(
     except TypeError as error:
         own = [key for key in signature.parameters if key not in standard]
         missing = [key for key in standard if key not in signature.parameters]
+        if missing and isinstance(function, type) and not issubclass(function, Task):
+            problem = f"{name} is not allowed: the class does not extend spyker.FederatedTask"
+            raise UsageError("task", problem, f"Write class {function.__name__}(spyker.FederatedTask)") from None
         if missing:
             remedy = f"Declare it as a function of ({', '.join([*standard, *own])})"
             raise UsageError("task", f"{name} does not take {' and '.join(missing)}", remedy) from None

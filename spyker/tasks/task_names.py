@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spyker.config.name_lookup import NameLookup
+from spyker.config.name_lookup import NameLookup, in_folder
 from spyker.config.sections import show
 from spyker.errors import UsageError
 
@@ -18,7 +18,7 @@ WHERE = "task.name"
 
 def check_name(name: str) -> None:
     """Raise a ``UsageError`` if the name is unknown."""
-    if "." in name and ":" not in name:
+    if "." in name and ":" not in name and not in_folder(name):
         raise UsageError(
             WHERE,
             f"{show(name)} is not allowed here: it was an object of a Python program",

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,11 +22,17 @@ from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.tasks.checked_task import first_line
 from spyker.tasks.kernels import kernel_error
+from spyker.tasks.layout import first_nonfinite
 from spyker.tasks.torch_data import Batch, DataLoaderData, DataProblemError, DataSource, InMemoryData, shape
 
 TWO = "the model has BatchNorm layers that train on at least two examples at a time"
 DEFAULT_BATCH = Training().batch_size
 TRIAL = 2  # examples: with one alone, a sum over examples looks like one per example
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return for each example whether the largest output is the target."""
+    return (outputs.argmax(1) == targets).float()
 
 
 def data_error(dataset: str, problem: str, remedy: str) -> UsageError:
@@ -45,7 +51,7 @@ def check_model(model: object) -> torch.dtype:
     """Return the precision of a model; raise a ``UsageError`` if it cannot be trained."""
     if not isinstance(model, nn.Module):
         called = isinstance(model, type) or callable(model)
-        remedy = "Call it, and give TorchTask what it returns" if called else "Give TorchTask a torch.nn.Module"
+        remedy = "Call it, and use what it returns" if called else "Use a torch.nn.Module"
         raise UsageError("task", f"has a model that is {show_type(model)}, no torch.nn.Module", remedy)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UsageError(
@@ -77,6 +83,16 @@ def check_training(training: Training, dtype: torch.dtype, *, personal: bool) ->
         raise kernel_error(training.kernel, f"the model is in {precision(dtype)}", "Write model.float()")
     if training.kernel != TORCH and personal:
         raise kernel_error(training.kernel, "it does not support training.personal", "Leave personal out")
+
+
+def check_finite(model: nn.Module, described: str) -> None:
+    """Raise a ``UsageError`` if a parameter or buffer of the initial model is not finite."""
+    for name, part in (*model.named_parameters(), *model.named_buffers()):
+        if part.is_floating_point():
+            wrong = first_nonfinite({name: part.detach().float().cpu().numpy()})
+            if wrong is not None:
+                problem = f"{described} weights that are not finite ({wrong})"
+                raise UsageError("task", problem, "Correct how the model is initialised")
 
 
 def check_alike(clients: Sequence[DataSource]) -> None:
@@ -121,7 +137,7 @@ def check_batches(source: DataSource, size: int, owner: str) -> None:
         raise UsageError(
             "training.batch-size",
             f"is {size}, and {owner} has a DataLoader with batches of {source.loader.batch_size}",
-            "Leave it out, or give TorchTask the dataset instead of the DataLoader",
+            "Leave it out, or give the dataset instead of the DataLoader",
         )
 
 
@@ -146,8 +162,8 @@ def outputs_of(model: nn.Module, batch: Batch, dataset: str) -> Any:
         remedy = "Change the model's first layer, or the data"
         if double and torch.float32 in given:
             remedy = "The model is in float64: write inputs.double(), or model.float()"
-        elif not double and torch.float64 in given:
-            remedy = "Write inputs.float()"
+        elif not double and (torch.float64 in given or (integers(given) and "type" in str(error))):
+            remedy = 'Write inputs.float(); of a NumPy array inputs.astype("float32")'
         raise data_error(dataset, f"the model does not take {describe(batch)} ({first_line(error)})", remedy) from error
 
 
@@ -177,11 +193,15 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, dataset
         try:
             found = loss(logits_for(loss, outputs), batch.targets)
         except Exception as error:
-            remedy = "Correct the method loss" if inspect.ismethod(loss) else "Give TorchTask another loss=…"
+            remedy = "Define the method loss, or give TorchTask another loss=…"
+            if inspect.ismethod(loss):
+                remedy = "Correct the method loss"
             if not isinstance(outputs, Tensor) and logits_of(outputs) is not None:
                 remedy = "Compute the loss of outputs.logits"
             elif isinstance(error, IndexError) and "out of bounds" in str(error):
                 remedy = "Count the classes from 0, and give the model an output for each"
+            elif loss is nn.functional.cross_entropy and one_hot(outputs, batch.targets):
+                remedy = ONE_HOT
             elif loss is nn.functional.cross_entropy and "float" in shape(batch.targets):
                 remedy = "Labels are integers: write targets.long()"
             raise data_error(dataset, f"the loss does not take {given} ({first_line(error)})", remedy) from error
@@ -196,6 +216,33 @@ def loss_of(loss: Callable[[Any, Any], Any], outputs: Any, batch: Batch, dataset
             dataset, f"the loss of {given} is {shape(found)}, not one number", "Return the mean: loss.mean()"
         )
     return found
+
+
+def integers(types: Collection[torch.dtype]) -> bool:
+    """Return whether all of these types are integers."""
+    return bool(types) and not any(each.is_floating_point or each.is_complex for each in types)
+
+
+ONE_HOT = "Labels are numbers from 0, one per example: write targets.argmax(1)"
+
+
+def one_hot(outputs: Any, targets: Any) -> bool:
+    """Return whether targets are one-hot vectors: one element per class, all zero but one."""
+    if not (isinstance(outputs, Tensor) and isinstance(targets, Tensor) and targets.dim() == 2):
+        return False
+    return targets.shape == outputs.shape and targets.shape[1] > 1 and bool(((targets != 0).sum(1) == 1).all())
+
+
+def check_accuracy(outputs: Any, targets: Any) -> None:
+    """Raise a ``UsageError`` if targets are not classes, for which alone accuracy is a score."""
+    if not (isinstance(outputs, Tensor) and isinstance(targets, Tensor)):
+        return
+    given = f"outputs {shape(outputs)} and targets {shape(targets)}"
+    if one_hot(outputs, targets):
+        raise UsageError("task", f"accuracy, the default score, does not take {given}", ONE_HOT)
+    if targets.is_floating_point() and (outputs.dim() < 2 or outputs.shape[1] == 1 or targets.dim() > 1):
+        remedy = "Define score and metric, the score of each example and its name and direction"
+        raise UsageError("task", f"accuracy, the default score, is for classes, and does not take {given}", remedy)
 
 
 def scores_of(score: Callable[[Any, Any], Any], name: str, outputs: Any, batch: Batch) -> Tensor:
@@ -260,6 +307,8 @@ def try_scores(
         batch = first_batch(test, device, owner)
         outputs = outputs_of(model, batch, owner)
         for name, score in scores:
+            if score is accuracy:
+                check_accuracy(logits_for(score, outputs), batch.targets)
             try:
                 scores_of(score, name, outputs, batch)
             except UsageError:
@@ -267,7 +316,7 @@ def try_scores(
             except Exception as error:
                 given = f"outputs {shape(outputs)} and targets {shape(batch.targets)}"
                 problem = f"the score of {name} does not take {given} ({first_line(error)})"
-                raise data_error(owner, problem, "Fix score=…") from error
+                raise data_error(owner, problem, "Correct score") from error
 
 
 @torch.no_grad()

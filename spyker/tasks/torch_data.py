@@ -107,7 +107,7 @@ class ExampleReader:
             what = "none of them is the target" if target is None or not names else f"{missing!r} is not among them"
             raise DataProblemError(
                 f"its columns are {', '.join(map(repr, example))}, and {what}",
-                'Name them: TorchTask(…, inputs="image", target="label")',
+                'Name them: inputs="image" and target="label", attributes of a FederatedTask or arguments of TorchTask',
             )
         return [*names, target]
 
@@ -351,7 +351,8 @@ def as_tensor(part: Any, name: str) -> Tensor:
             ) from None
         raise DataProblemError(
             f"has {what} that are not numbers ({type(part).__name__}: {error})",
-            "Convert them to tensors in the dataset, name other columns with inputs=…, or give TorchTask a collate_fn",
+            "Convert them to tensors in the dataset, name other columns (inputs), or define the method collate; "
+            "of TorchTask, give it inputs=… or a collate_fn",
         ) from None
 
 

@@ -79,7 +79,7 @@ def read_all(dataset: Any, reading: ExampleReader) -> InMemoryData:
             raise DataProblemError(
                 f"has {name.removesuffix(' 0')} of different shapes: example 0 is {shape(tensors[0])}, example {other} "
                 f"{shape(tensors[other])}",
-                "Give TorchTask a collate_fn, which makes a batch of a list of examples",
+                "Define the method collate, which makes a batch of a list of examples, or give TorchTask a collate_fn",
             )
         stacked[name] = torch.stack(tensors)
     return InMemoryData(reading, stacked, by_name=isinstance(rows[0], Mapping))

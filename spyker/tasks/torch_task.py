@@ -21,17 +21,19 @@ from spyker.config.scenario import Training
 from spyker.config.sections import show
 from spyker.errors import UsageError
 from spyker.privacy.accounting import Mechanism
-from spyker.tasks.federated_task import ClientInfo, FederatedTask
+from spyker.tasks.federated_task import ClientInfo, FederatedTask, describe_client
 from spyker.tasks.flat_model import FlatModel, personal_names
 from spyker.tasks.kernels import Kernel, find_kernel, kernel_error
-from spyker.tasks.local_data import ClientData, ClientDatasets, LocalClients, LocalDatasets
+from spyker.tasks.local_data import ClientData, ClientDatasets, LocalClients, LocalDatasets, data_of
 from spyker.tasks.optimizer import OptimizerConfig
 from spyker.tasks.personal import CENTRAL_NOTE, patterns_of
 from spyker.tasks.private_training import ExamplePrivacy, PrivateTrainer
 from spyker.tasks.task import ACCURACY, SHARED, ClientEvaluation, Metric, Task, TrainingResult
 from spyker.tasks.torch_checks import (
+    accuracy,
     check_alike,
     check_batches,
+    check_finite,
     check_model,
     check_pairs,
     check_training,
@@ -60,11 +62,6 @@ __all__ = ["Examples", "ExtraMetric", "LazyDataset", "StreamedDataset", "TorchTa
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 EVALUATION_BATCH = 256  # what a processor has in its cache; with 1,024, CIFAR-10 takes 1.7 times as long
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and we do not write to it
-
-
-def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return for each example whether the largest output is the target."""
-    return (outputs.argmax(1) == targets).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +112,7 @@ class TorchTask(Task):
     ) -> None:
         """``clients`` are datasets, or the clients of a federation, whose data is loaded when it is needed."""
         dtype, self.device = check_model(model), device_of(training)
+        check_finite(model, "model() returns" if isinstance(clients, LocalClients) else "has a model with")
         self.personal = personal_names(model, patterns_of(training, personal))
         check_training(training, dtype, personal=bool(self.personal))
         self.flat = FlatModel(model, self.personal, self.device, dtype)  # the first to be pickled: it resets the model
@@ -177,9 +175,9 @@ class TorchTask(Task):
 
     def _load(self, definition: FederatedTask, info: ClientInfo) -> tuple[DataSource, DataSource | None]:
         """Load and check the data of one client of a federation."""
-        owner = f"client {info.name}"
+        owner = describe_client(info)
         self.flat.own_memory()
-        train = self._source(definition.data(info), owner)
+        train = self._source(data_of(definition, info), owner)
         own = definition.client_test(info) if self.evaluates_on_clients else None
         test = None if own is None else self._source(own, f"the test data of {owner}")
         if test is None and self.holdout:
@@ -374,7 +372,7 @@ def named(metric: Metric | None, score: Loss) -> Metric:
     raise UsageError(
         "task",
         "has a score without a metric",
-        'Give its name and direction: metric=spyker.Metric("loss", higher_is_better=False)',
+        'Give its name and direction: metric = spyker.Metric("loss", higher_is_better=False)',
     )
 
 

@@ -178,6 +178,22 @@ def test_a_name_that_is_nearly_right_is_guessed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["points", "points.py"])
+def test_a_module_of_the_folder_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("points.py").write_text("import spyker\nclass Net:\n  pass\nclass Points(spyker.FederatedTask):\n  pass\n")
+    assert "is not allowed. Write points:Points\n" in refused(["run", "--task", name], capsys)
+    Path("points.py").write_text("def make(clients, seed, training):\n  pass\n")
+    assert "is not allowed. Write points:make\n" in refused(["run", "--task", name], capsys)
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_only_sweeps_resume(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert "--resume: unrecognized argument. Only sweeps are resumed" in refused([command, "--resume"], capsys)
+
+
 def test_a_name_that_is_far_off_gets_all_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "spyker, sync-spyker, fedasync, fedavg, hierfavg" in refused(["run", "--algorithm", "xyz"], capsys)
 

@@ -45,10 +45,17 @@ def test_links_too_slow_for_an_update_are_said_before_and_after(
     assert [each.kind for each in spyker.load(out).warnings] == ["no-updates", "slow-links"]  # type: ignore[union-attr]
 
 
-def test_nothing_is_said_before_a_quiet_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_said_before_a_quiet_run_and_only_its_warnings_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", *FEW, *SLOW, "--quiet", "--out", str(tmp_path / "a")]) == 0
-    assert capsys.readouterr().err == ""
+    said = capsys.readouterr()
+    assert said.out == ""
+    kinds = [line.partition(":")[2].partition(":")[0] for line in said.err.splitlines()]
+    assert kinds == [" warning (no-updates)", " warning (slow-links)"]
     assert warned(tmp_path / "a") == ["no-updates", "slow-links"]
+    assert main(["run", *FEW, *SLOW, "--quiet", "--json", "--out", str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_runs_of_a_comparison_that_learn_nothing_are_named(

@@ -134,7 +134,7 @@ def test_regions_that_a_scenario_names_need_a_client_each(world: dict[str, objec
     complaint = rf"--clients: 1 is not allowed: .* {count} regions.*Give at least {count}, or .* fewer"
     with pytest.raises(UsageError, match=complaint):
         load({"world": world}, clients=1)
-    with pytest.raises(UsageError, match="--clients: 0 is not allowed"):
+    with pytest.raises(UsageError, match=r"--clients: 0 is not allowed: a run needs a client\. Give at least 1$"):
         load(None, clients=0)
 
 
@@ -169,6 +169,8 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"client-rate": 1}, "client-rate", "Did you mean 'spyker.client-rate' or 'fedasync.client-rate'?"),
     ({"bandwith": 1}, "bandwith", "Did you mean 'world.bandwidth-mbit'?"),
     ({"spyker": {"epochs": 1}}, "spyker.epochs", "Did you mean 'training.epochs'?"),
+    ({"training": {"lr": 0.1}}, "training.lr", "Did you mean 'training.rate'?"),
+    ({"learning_rate": 0.1}, "learning_rate", "Did you mean 'training.rate'?"),
     ({"training": {"precision": "bf16"}}, "training.precision", "Known keys: accumulate, "),
     ({"training": {"drop": 1}}, "training.drop", "Known keys: accumulate, "),
     ({"xyz": 1}, "xyz", "Known keys: algorithm"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ring import REGIONS, round_of_the_token, scenario, start, update, write_crowd, write_ring
 
+import spyker
 from spyker.cli.main import main
 from spyker.dashboard.http_server import DashboardServer
 from spyker.dashboard.watched_run import EVENTS
@@ -322,6 +323,29 @@ def test_several_runs_stand_side_by_side_and_in_step(browser: Browser, tmp_path:
         assert browser.ask("[...document.querySelectorAll('h2')].map(e => e.textContent)") == ["Spyker", "Stride"]
         tops = browser.ask("[...document.querySelectorAll('.map')].map(e => e.getBoundingClientRect().top)")
         assert tops[0] == tops[1], "side by side"
+
+
+OVERLAPS = """(() => {
+  const boxes = (query) => [...document.querySelectorAll(query)].map((e) => [e.textContent, e.getBoundingClientRect()]);
+  return boxes(".latencies text").flatMap(([ms, a]) => boxes(".region, .more").filter(([, b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([name]) => [ms, name]));
+})()"""
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_latencies_do_not_cover_the_names_of_regions(browser: Browser, tmp_path: Path, runs: int) -> None:
+    folders = [tmp_path / str(i) for i in range(runs)]
+    for folder, algorithm in zip(folders, ("stride", "spyker"), strict=False):
+        spyker.run(task="quadratic", clients=8, duration=1, algorithm=algorithm, out=folder, progress=False)
+    try:
+        with DashboardServer(folders, "127.0.0.1", 0) as server:
+            for width in (1400, 1100, 900):
+                browser.size(width, 900)
+                browser.open(server.url, runs=runs)
+                assert browser.ask("document.querySelectorAll('.latencies text').length") == 6 * runs
+                assert browser.ask(OVERLAPS) == []
+    finally:
+        browser.size(1400, 900)
 
 
 def test_it_fits_a_phone(browser: Browser, ring: str) -> None:

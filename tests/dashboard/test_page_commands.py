@@ -1,8 +1,10 @@
 """``dash``, ``report`` and ``--dashboard``."""
 
 import html
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from ring import write_ring
 from spyker.cli.main import main
 from spyker.dashboard.bundle import SCRIPTS, STATIC, script, text
 from spyker.dashboard.child_process import DashboardProcess
+from spyker.dashboard.http_server import DashboardServer
 from spyker.records import FACTS, InitialModelLoaded, line
 
 
@@ -65,6 +68,29 @@ def test_dash_serves_until_it_is_ended(tmp_path: Path) -> None:
         assert requests.get(url[0], timeout=200).status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(200) == 0
+
+
+def test_without_port_dash_takes_a_free_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter, before = DashboardServer.__enter__, signal.getsignal(signal.SIGTERM)
+
+    def enter_and_end(server: DashboardServer) -> DashboardServer:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return enter(server)
+
+    monkeypatch.setattr(DashboardServer, "__enter__", enter_and_end)
+    folder = str(write_ring(tmp_path / "run"))
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        monkeypatch.setattr("spyker.cli.dash.PORT", port)
+        try:
+            assert main(["dash", folder]) == 0
+            assert re.search(rf"page: http://127\.0\.0\.1:(?!{port}/)\d+/", capsys.readouterr().out)
+            assert main(["dash", folder, "--port", str(port)]) == 2
+            assert f"--port: {port} on 127.0.0.1 cannot be used" in said(capsys)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def test_a_page_beside_a_command_ends_with_it(tmp_path: Path) -> None:

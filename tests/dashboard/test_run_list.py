@@ -9,7 +9,7 @@ from ring import write_ring
 from spyker.dashboard.map_layout import place
 from spyker.dashboard.run_list import RunList, check_runs
 from spyker.dashboard.topology import RunTopology
-from spyker.records import RecordError
+from spyker.records import RecordError, find_runs
 
 
 def looked(*folders: Path) -> RunList:
@@ -28,6 +28,14 @@ def test_a_folder_of_runs_grows_while_it_is_watched(tmp_path: Path) -> None:
     run_list.refresh()
     assert [run["label"] for run in run_list.payload()] == ["Spyker", "Stride"]
     assert run_list.changes == 2
+
+
+def test_the_runs_of_a_comparison_are_in_its_order(tmp_path: Path) -> None:
+    write_ring(tmp_path / "zero", title="Own")
+    for name, title in (("fedavg", "FedAvg"), ("stride", "Stride"), ("spyker", "Spyker")):
+        write_ring(tmp_path / name, title=title, algorithm=name)
+    assert [run["label"] for run in looked(tmp_path).payload()] == ["Stride", "Spyker", "FedAvg", "Own"]
+    assert [run.start.title for run in find_runs(tmp_path)] == ["Stride", "Spyker", "FedAvg", "Own"]
 
 
 def test_servers_of_one_deployment_are_one_run_and_two_deployments_are_two(tmp_path: Path) -> None:

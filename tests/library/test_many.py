@@ -103,3 +103,11 @@ def test_a_sweep_has_a_row_per_combination_and_seed_and_goes_on(here: Path) -> N
     more = spyker.sweep(vary=vary | {"training.rate": [0.1, 0.2]}, resume=True, **options)
     assert len(more.table) == 8
     assert made.items() <= {path: path.stat().st_mtime_ns for path in Path("s/runs").glob("*/summary.json")}.items()
+
+
+def test_the_name_of_one_algorithm_is_no_list(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"^algorithms: 'stride' is not allowed: it must be a list\. Write \['stride'\]$"
+    ):
+        spyker.compare("stride", task="quadratic", out=tmp_path / "a")
+    assert not list(tmp_path.iterdir())

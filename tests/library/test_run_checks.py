@@ -40,6 +40,25 @@ def test_a_hundred_million_clients_are_refused_at_once(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("clients", "note"),
+    [
+        (1, "spyker: 1 client: the regions Paris, Sydney and California are left out\n"),
+        (2, "spyker: 2 clients: the regions Sydney and California are left out\n"),
+        (3, "spyker: 3 clients: the region California is left out\n"),
+        (4, ""),
+    ],
+)
+def test_regions_without_a_client_are_named_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], clients: int, note: str
+) -> None:
+    arguments = ["--task", "quadratic", "--clients", str(clients), "--duration", "2", "--out", str(tmp_path / "a")]
+    assert main(["run", *arguments]) == 0
+    said = capsys.readouterr().err
+    assert note in said
+    assert ("left out" in said) == (clients < 4)
+
+
 def test_models_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_checks, "machine_bytes", lambda: 16 * GIB)
     check_models(100, 25_000_000)

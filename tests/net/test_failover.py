@@ -6,8 +6,9 @@ import io
 import json
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -18,10 +19,11 @@ from test_federation import create, processes
 from chaos.failover import KINDS, failover_times
 from spyker.net import nearest_server
 from spyker.net.channels import handler
+from spyker.net.client_link import ClientLink
 from spyker.net.health import CHECK, Health
 from spyker.net.json_log import JsonLog
 from spyker.net.known_servers import MEMBERS_FILE, KnownServers
-from spyker.net.nearest_server import ServerRanking
+from spyker.net.nearest_server import ServerRanking, round_trip
 from spyker.net.transports import Connections, NetworkOptions, TransportChoice
 from spyker.node.rejection import Rejection
 
@@ -65,17 +67,57 @@ def test_the_nearest_server_is_chosen_without_waiting_for_one_that_is_lost() -> 
     assert ranking.seconds[HOME] is None
 
 
+@contextlib.asynccontextmanager
+async def two_servers(ended: asyncio.Queue[str]) -> AsyncIterator[tuple[list[str], list[str]]]:
+    """Addresses of two servers, and of relays to them that note the ends of connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        servers = [grpc.aio.server() for _ in range(2)]
+        ports = [f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}" for server in servers]
+        for server in servers:
+            server.add_generic_rpc_handlers((handler(CHECK, Health().check),))
+            await server.start()
+            stack.push_async_callback(server.stop, None)
+        yield ports, [await stack.enter_async_context(relay(port, ended=ended)) for port in ports]
+
+
+class Visitor(ClientLink):
+    """A client that leaves each server at once."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+
+    async def _handshake(self, stream: Any, address: str) -> None:
+        await round_trip(self.connections, address, 1)
+
+    async def _answer_all(self, stream: Any) -> None:
+        await asyncio.sleep(1000.0)
+
+    async def _work(self, stream: Any, address: str) -> bool:
+        return False
+
+
+def test_a_client_that_moves_leaves_no_connection_open() -> None:
+    """The server would close it after ten seconds, with a warning: nobody is authenticated on it."""
+
+    async def move() -> None:
+        ended = asyncio.Queue[str]()
+        async with two_servers(ended) as (ports, (near, far)):
+            link = Visitor(Connections(NetworkOptions(10.0), TransportChoice("grpc"), None))
+            await link._attend(near)
+            await link._attend(near)
+            assert ended.empty(), "it may come back at once"
+            await link._attend(far)
+            async with asyncio.timeout(5.0):
+                assert await ended.get() == ports[0]
+            await link.connections.close()
+
+    asyncio.run(move())
+
+
 def test_measuring_servers_leaves_no_connection_open() -> None:
     async def measure() -> None:
         ended = asyncio.Queue[str]()
-        async with contextlib.AsyncExitStack() as stack:
-            servers = [grpc.aio.server() for _ in range(2)]
-            ports = [f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}" for server in servers]
-            for server in servers:
-                server.add_generic_rpc_handlers((handler(CHECK, Health().check),))
-                await server.start()
-                stack.push_async_callback(server.stop, None)
-            near, far = [await stack.enter_async_context(relay(port, ended=ended)) for port in ports]
+        async with two_servers(ended) as (ports, (near, far)):
             connections = Connections(NetworkOptions(10.0), TransportChoice("grpc"), None)
             ranking = ServerRanking(KnownServers([near, far]), connections)
             await ranking.best(fresh=True)

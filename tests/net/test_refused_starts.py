@@ -159,7 +159,8 @@ def test_an_address_that_is_taken_is_named_with_its_key(certs: Path, taken: str,
         configured(certs, **{"listen_clients": "127.0.0.1:0", "listen_peers": "127.0.0.1:0", key: taken})
     )
     assert said == (
-        f"spyker: deploy.{key.replace('_', '-')}: cannot listen on {taken}. Choose a free address of this machine"
+        f"spyker: deploy.{key.replace('_', '-')}: cannot listen on {taken} (Address already in use). "
+        "Stop the server that listens there, or choose another port"
     )
 
 

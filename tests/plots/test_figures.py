@@ -15,8 +15,8 @@ from spyker.plots.styles import STYLES
 from spyker.plots.sweep_figure import plot_settings
 
 
-def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy") -> Curve:
-    count = list(range(len(mean)))
+def curve(mean: list[float], *, higher: bool = True, metric: str = "accuracy", start: int = 0) -> Curve:
+    count = list(range(start, start + len(mean)))
     return Curve(
         metric, higher, [float(i) for i in count], count, count, mean, [m - 0.1 for m in mean], mean, mean, 0, True
     )
@@ -36,6 +36,14 @@ def test_a_figure_says_what_it_shows_and_what_keeps_runs_from_being_compared() -
     assert "bytes sent so far" in said(plot(shown, "bytes"))
 
 
+@pytest.mark.parametrize(
+    ("metric", "title"), [("accuracy", "Accuracy over time"), ("mse", "MSE over time"), ("mse on clients", "MSE on")]
+)
+def test_a_title_begins_with_a_capital_letter_or_an_abbreviation(metric: str, title: str) -> None:
+    figure = plot(RunGroups({"Spyker": [curve([0.1, 0.5], metric=metric)]}, [], "a test", []))
+    assert figure.axes[0].get_title(loc="left").startswith(title)
+
+
 def test_targets_are_drawn_as_the_caption_says() -> None:
     figure = plot(RunGroups({"FedAvg": [curve([0.1, 0.5])]}, [0.8], "a test", []))
     own, target = figure.axes[0].lines
@@ -53,6 +61,15 @@ def test_of_several_seeds_the_mean_and_the_range_are_drawn() -> None:
     heights = band.get_paths()[0].vertices[:, 1]  # type: ignore[index]
     assert heights.max() == pytest.approx(0.6)
     assert "mean over servers and 2 seeds; shade: range over seeds" in said(figure)
+
+
+def test_of_several_seeds_nothing_is_drawn_before_the_first_evaluation() -> None:
+    shown = RunGroups({"A": [curve([0.2, 0.4, 0.5], start=1), curve([0.4, 0.6], start=2)]}, [], "a test", [])
+    drawn = plot(shown).axes[0].lines[0]
+    assert drawn.get_xdata()[[0, -1]].tolist() == [2.0, 3.0]  # type: ignore[index,call-overload]
+    assert drawn.get_ydata()[0] == pytest.approx(0.4)  # type: ignore[index]
+    alone = RunGroups({"A": [curve([0.2], start=1), curve([0.4], start=2)]}, [], "a test", [])
+    assert set(plot(alone).axes[0].lines[0].get_xdata()) == {1.0}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

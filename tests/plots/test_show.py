@@ -6,6 +6,7 @@ import pytest
 from recording import judged, started, write
 from rich.console import Console
 
+from spyker.api.result import Run
 from spyker.plots import progress_bar
 from spyker.plots.curves import Curve, curve
 from spyker.plots.run_groups import RunGroups, group_runs
@@ -131,6 +132,14 @@ def test_a_run_that_was_killed_is_shown_as_what_it_is(tmp_path: Path) -> None:
     assert "final perplexity" in heads
     assert cells[0] == "Spyker (stopped early)"
     assert plot_all(drawn, tmp_path)[0].name == "perplexity-time.png"
+
+
+def test_a_federation_that_was_stopped_has_not_stopped_early(tmp_path: Path) -> None:
+    record = RunRecord(write(tmp_path / "a", started(began=1.0), [(1.0, judged(1, 0.5))]))
+    _, [cells] = rows(group_runs([record]))
+    assert cells[0] == "Spyker"
+    (tmp_path / "a" / "scenario.toml").write_text('algorithm = "spyker"\n[task]\nname = "quadratic"\n')
+    assert "stopped early" not in repr(Run(tmp_path / "a"))
 
 
 def test_a_run_whose_score_is_not_a_number_is_shown(tmp_path: Path) -> None:

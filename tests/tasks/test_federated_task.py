@@ -99,6 +99,126 @@ def test_the_initial_model_depends_on_the_seed_alone() -> None:
     assert np.array_equal(made(Blobs()).initial(), first)
 
 
+class NotFinite(Blobs):
+    def model(self) -> nn.Module:
+        model = nn.Linear(2, 2)
+        nn.init.constant_(model.weight, float("nan"))
+        return model
+
+
+class ArraysNotFinite(Centroids):
+    def model(self) -> dict[str, Any]:
+        return {"centre": np.array([0.0, np.inf])}
+
+
+@pytest.mark.parametrize("own", [None, {}])
+def test_a_model_that_is_not_finite_is_refused_before_the_run(own: Any) -> None:
+    """An emulation, and the process that creates a federation."""
+    with pytest.raises(UsageError, match=r"model\(\) returns weights that are not finite \(weight\[0, 0\] is nan\)"):
+        made(NotFinite(), own=own)
+    with pytest.raises(UsageError, match=r"model\(\) returns weights that are not finite \(centre\[1\] is inf\)"):
+        made(ArraysNotFinite(), own=own)
+
+
+class NoModel(Blobs):
+    def model(self) -> Any:
+        nn.Linear(2, 2)
+
+
+class NoData(Blobs):
+    def data(self, client: ClientInfo) -> Any:
+        points(client.seed, 10)
+
+
+class NoArrays(Centroids):
+    def data(self, client: ClientInfo) -> Any:
+        points(client.seed, 6)
+
+
+def test_a_method_that_returns_none_is_named() -> None:
+    with pytest.raises(UsageError, match=r"^task: model\(\) returned None\. Is `return` missing\?$"):
+        made(NoModel())
+    for definition in (NoData(), NoArrays()):
+        with pytest.raises(UsageError, match=r"^task: client 1: data\(\) returned None\. Is `return` missing\?$"):
+            made(definition).size(1)
+
+
+class Unfinished(FederatedTask):
+    def model(self) -> Any:
+        return nn.Linear(2, 2)
+
+
+class WithoutClient(Blobs):
+    def data(self) -> Any:  # type: ignore[override]
+        return points(0, 10)
+
+
+class Plain:
+    def model(self) -> Any:
+        return nn.Linear(2, 2)
+
+
+def test_what_a_task_lacks_is_named_without_a_traceback() -> None:
+    with pytest.raises(
+        UsageError, match=r"^task: Unfinished has no method data\. Unfinished needs data\(self, client\)$"
+    ):
+        made(Unfinished)
+    with pytest.raises(
+        UsageError, match=r"^task: data\(\) -> 'Any' is not allowed: .*WithoutClient needs data\(self, client\)$"
+    ):
+        made(WithoutClient)
+    with pytest.raises(
+        UsageError, match=r"does not extend spyker\.FederatedTask\. Write class Plain\(spyker\.FederatedT"
+    ):
+        made(Plain)
+
+
+class Few(Blobs):
+    def data(self, client: ClientInfo) -> Any:
+        x, y = points(client.seed, 10)
+        return x, y[:5]
+
+
+def test_a_client_without_a_name_is_not_called_client_twice() -> None:
+    with pytest.raises(UsageError, match=r"^task: client 1 has 10 inputs and 5 targets"):
+        made(Few()).size(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (lambda x, y: (x, np.stack([y, y, y], 1)), r"Define the method loss"),
+        (lambda x, y: (x.astype("f8"), y), r'astype\("float32"\)'),
+        (lambda x, y: ([(x[:3], 0), (x[:4], 1)]), r"Define the method collate"),
+        (lambda x, y: [{"a": 1.0, "b": 0}], r"attributes of a FederatedTask"),
+    ],
+)
+def test_the_methods_and_attributes_of_the_task_are_named(change: Any, remedy: str) -> None:
+    class Wrong(Blobs):
+        def data(self, client: ClientInfo) -> Any:
+            return change(*points(0, 10))
+
+    with pytest.raises(UsageError, match=remedy):
+        made(Wrong()).size(0)
+
+
+class Regression(Blobs):
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+
+    def data(self, client: ClientInfo) -> Any:
+        x, _ = points(client.seed, 10)
+        return x, x.sum(1)
+
+    def loss(self, outputs: Any, targets: Any) -> Any:
+        return nn.functional.mse_loss(outputs, targets)
+
+
+def test_a_regression_needs_a_score() -> None:
+    with pytest.raises(UsageError, match=r"accuracy, the default score, is for classes.*Define score and metric"):
+        made(Regression()).size(0)
+
+
 class Empty(Blobs):
     def data(self, client: ClientInfo) -> Any:
         return float("")
@@ -193,7 +313,7 @@ def test_a_fault_in_a_clients_data_names_the_client() -> None:
             return points(0, 10)[0][:, :1], points(0, 10)[1]
 
     task = made(Wrong(), names=("charite",))
-    with pytest.raises(UsageError, match="client charite"):
+    with pytest.raises(UsageError, match=r"client 0 \(charite\)"):
         task.train(0, task.initial(), 0.1, 0)
 
 

@@ -33,6 +33,13 @@ def task(*clients: Any, model: nn.Module | None = None, test: Any = None, **name
     return TorchTask(model or nn.Linear(2, 2), clients or [data()], test or data(), TRAINING, **named)
 
 
+def broken() -> nn.Module:
+    model = nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight[1, 0] = float("inf")
+    return model
+
+
 X, Y = data()
 LOSS = Metric("loss", higher_is_better=False)
 
@@ -47,10 +54,18 @@ LOSS = Metric("loss", higher_is_better=False)
         (lambda: task(test=data(0)), r"the test data has no examples"),
         (lambda: task(model=nn.Linear), r"a model that is the class Linear, no torch\.nn\.Module\. Call it"),
         (lambda: task(model=nn.Linear(2, 2).requires_grad_(False)), r"without any parameter that can be trained"),
+        (lambda: task(model=broken()), r"has a model with weights that are not finite \(weight\[1, 0\] is inf\)"),
         (lambda: task((X, Y), (X[:, :1], Y)), r"client 1: inputs are float32 \(10, 1\).*client 0 float32 \(10, 2\)"),
         (lambda: task((X, Y), (X, Y.int())), r"client 1: targets are int32"),
         (lambda: task((X[:, :1], Y)), r"client 0: the model does not take inputs float32 \(2, 1\).*first layer"),
         (lambda: task((X.double(), Y)), r"inputs float64.*Write inputs\.float\(\)"),
+        (lambda: task((X.double().numpy(), Y)), r'inputs float64.*of a NumPy array inputs\.astype\("float32"\)'),
+        (lambda: task((X.long(), Y)), r"inputs int64.*Write inputs\.float\(\)"),
+        (lambda: task((X, nn.functional.one_hot(Y, 2))), r"the loss does not take.*write targets\.argmax\(1\)"),
+        (
+            lambda: task(test=(X, nn.functional.one_hot(Y, 2).float())),
+            r"accuracy, the default score, does not take.*write targets\.argmax\(1\)",
+        ),
         (lambda: task((X, Y.float())), r"the loss does not take.*targets float32 \(2,\).*targets\.long\(\)"),
         (
             lambda: task((X, Y + 9), loss=lambda o, y: nn.functional.cross_entropy(o, y)),

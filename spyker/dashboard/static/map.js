@@ -8,6 +8,7 @@ import { colour, onTheme, serverColour } from "./theme.js";
 
 const DISC = 21; // the radius of a server
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
+const SHARES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74]; // of a link: where its latency may stand, the best first
 const FEW = 16; // clients, drawn in a circle
 const CROWD = 8; // servers; with more, only some pairs get a line
 const STRETCH = 1.35;
@@ -144,10 +145,16 @@ export class WorldMap {
       if (pairs.length <= 30 && a < b) {
         const back = this.#way(this.#end(to), this.#end(from));
         const ms = 500 * (latency[a][b] + latency[b][a]);
-        const [x, y] = [(point(way, 0.5)[0] + point(back, 0.5)[0]) / 2, (point(way, 0.5)[1] + point(back, 0.5)[1]) / 2];
+        const places = SHARES.map((share) => between(point(way, share), point(back, 1 - share)));
+        const [x, y] = places.find((place) => !this.#named(place)) ?? places[0];
         this.labels.append(svgEl("text", { x, y }, `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms`));
       }
     }
+  }
+
+  /** Whether a latency at this place would cover the name of a region or its number of clients. */
+  #named([x, y]) {
+    return this.centres.some(([left, top]) => Math.abs(x - left) < 62 && Math.abs(y - (top + this.radius + 22)) < 28);
   }
 
   #drawStill() {
@@ -319,6 +326,10 @@ function withAlpha(hex, alpha) {
 
 function distance(a, b) {
   return Math.hypot(a[0] - b[0], a[1] - b[1]);
+}
+
+function between(a, b) {
+  return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
 }
 
 function point([a, b, c], share) {
