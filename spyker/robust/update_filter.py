@@ -246,7 +246,7 @@ class UpdateFilter:
         self.sign_flips.pop_task(client, version)
         if self.limits_rates and not self.rates.admits(client):
             return False
-        self.rates.spend(client, 0.0)
+        self._spend(client, 0.0)
         self.updates += 1
         self.answered.put(client, self.updates)
         return True
@@ -289,7 +289,7 @@ class UpdateFilter:
         if norm > min(limit, p.reject * median_norm):  # below both thresholds the drift makes no difference
             moved = drift()
             rejected = norm > p.reject * median_norm + moved and (median > 0 or early)
-        self.rates.spend(client, 0.0 if rejected or not median else min(norm / median, most))
+        self._spend(client, 0.0 if rejected or not median else min(norm / median, most))
         offence = sign_flipped
         if rejected and median > 0 and known and self.answered.median > self.struck.get(client, 0):
             self.struck[client], offence = self.updates, True
@@ -306,6 +306,13 @@ class UpdateFilter:
         if rejected:
             return FilterDecision.REJECTED, limit
         return FilterDecision.ACCEPTED if norm <= limit else FilterDecision.CLIPPED, limit
+
+    def _spend(self, client: int, norm: float) -> None:
+        """Charge an update. While rates are not limited no period ends, so charges would only add up."""
+        if self.limits_rates:
+            self.rates.spend(client, norm)
+        else:
+            self.rates.resent.discard(client)
 
     def _count(self, client: int, norm: float, *, counts: bool) -> None:
         self.updates += 1

@@ -209,3 +209,18 @@ def test_norms_are_spent_together() -> None:
     rates.spend(0, 0.4)
     assert rates.left(0)[1] == 0.0
     assert rates.admits(0), "it is clipped, and not dropped"
+
+
+@pytest.mark.parametrize("algorithm", ASYNCHRONOUS)
+def test_clients_owe_nothing_for_the_time_in_which_there_were_too_few_to_compare(build: Any, algorithm: str) -> None:
+    region = Region(build, algorithm)
+    for k in range(2, CLIENTS):
+        region.perform(region.server.handle(k, Leave()))
+    for _ in range(50):
+        region.answer(0)
+        region.answer(1)
+    region.perform(region.server.handle(2, Join(1)))
+    for _ in range(5):
+        for k in range(3):
+            region.answer(k)
+    assert not [fact for fact in region.facts if isinstance(fact, UpdateDropped)]
