@@ -1,7 +1,8 @@
 """Processor time per update of a deployed server and of its clients' process, beside a bare gRPC echo.
 
 ``python -m benchmarks.processor_time`` prints microseconds per update of each process: its main thread, and all its
-threads. Unlike rates, these numbers depend little on what else the machine does.
+threads. Unlike rates, these numbers depend little on what else the machine does. Arguments: the number of parameters
+and the algorithm, by default 21840 and spyker.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def report(name: str, count: float, before: list[tuple[float, float]], after: li
         print(f"{name}, {process}: {main:.0f} µs of the main thread, {all_threads:.0f} µs of all threads", flush=True)
 
 
-def spyker() -> None:
+def spyker(parameters: int, algorithm: str) -> None:
     """Measure a deployed server."""
     overrides = {
-        "algorithm": "spyker",
+        "algorithm": algorithm,
         "task.name": "benchmarks.idle:make",
-        "task.parameters": PARAMETERS,
+        "task.parameters": parameters,
         "task.trivial": True,
         "world.regions": ["Paris"],
         "evaluation.interval": 1e6,
@@ -62,12 +63,12 @@ def spyker() -> None:
         before = [processor_time(process) for process in processes]
         time.sleep(SECONDS)
         count = updates()
-        report("Spyker", count, before, [processor_time(process) for process in processes])
+        report(algorithm, count, before, [processor_time(process) for process in processes])
 
 
-def echo() -> None:
+def echo(parameters: int) -> None:
     """Measure the echo."""
-    size, program = str(4 * PARAMETERS), [sys.executable, "-m", "benchmarks.echo"]
+    size, program = str(4 * parameters), [sys.executable, "-m", "benchmarks.echo"]
     with scratch() as folder, ended(certified(folder), [*program, "server", folder, size]) as server:
         assert server.stdout is not None
         port = server.stdout.readline().decode().strip()
@@ -83,5 +84,7 @@ def echo() -> None:
 
 
 if __name__ == "__main__":
-    spyker()
-    echo()
+    given = sys.argv[1:]
+    parameters = int(given[0]) if given else PARAMETERS
+    spyker(parameters, given[1] if len(given) > 1 else "spyker")
+    echo(parameters)

@@ -116,16 +116,26 @@ def is_finite(vector: Vector) -> bool:
     """Return whether all elements are finite."""
     if vector.size <= 64:  # a call of NumPy takes longer
         return math.isfinite(sum(vector.tolist()))
-    return all(bool(np.isfinite(block).all()) for (block,) in blocks(vector))
+    # A finite sum of squares needs no second look. It may overflow although all elements are finite.
+    return math.isfinite(np.vdot(vector, vector)) or all(bool(np.isfinite(block).all()) for (block,) in blocks(vector))
 
 
-def distance(vector: Vector, other: Vector) -> float:
-    """Return the Euclidean distance without a temporary vector; infinite if a square overflows float32."""
-    total, scratch = 0.0, np.empty(min(BLOCK, vector.size), np.float32)
+def distance(vector: Vector, other: Vector | None) -> float:
+    """Return the Euclidean distance, from zero if ``other`` is ``None``; infinite if a square overflows float32.
+
+    Unlike BLAS, the result is the same with any number of threads.
+    """
+    if other is None:
+        pieces = blocks(vector) if vector.size > BLOCK else ((vector,),)
+        return math.sqrt(sum(float(np.einsum("i,i", v, v)) for (v,) in pieces))
     with np.errstate(over="ignore", invalid="ignore"):
-        for v, o in blocks(vector, other) if vector.size > BLOCK else ((vector, other),):
+        if vector.size <= BLOCK:
+            difference = vector - other
+            return math.sqrt(np.einsum("i,i", difference, difference))
+        total, scratch = 0.0, np.empty(BLOCK, np.float32)
+        for v, o in blocks(vector, other):
             difference = np.subtract(v, o, scratch[: v.size])
-            total += float(np.einsum("i,i", difference, difference))  # unlike BLAS, the same with any number of threads
+            total += float(np.einsum("i,i", difference, difference))
     return math.sqrt(total)
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from spyker.vectors import BLOCK, accumulate, average, difference, dot, is_finite, length, mix, scaled_sum
+from spyker.vectors import BLOCK, accumulate, average, difference, distance, dot, is_finite, length, mix, scaled_sum
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 8_192 + 5])
@@ -23,6 +23,26 @@ def test_blocks_change_no_bit_of_a_mix(size: int, in_place: bool) -> None:
     out = target if in_place else np.empty_like(target)
     mix(target, source, 0.37, out)
     assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+def test_a_distance_from_zero_is_that_from_a_vector_of_zeros(size: int) -> None:
+    vector, other = np.random.default_rng(size).standard_normal((2, size)).astype(np.float32)
+    zeros = np.zeros(size, np.float32)
+    assert distance(vector, None) == distance(vector, zeros) == distance(zeros, vector)
+    assert distance(vector, None) == pytest.approx(length(vector), rel=1e-5)
+    assert distance(vector, other) == pytest.approx(length(vector - other), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [10, 100, BLOCK + 1])
+def test_long_vectors_are_finite_and_infinitely_far(size: int) -> None:
+    """The sum of their squares overflows float32."""
+    vector = np.full(size, 3e38, np.float32)
+    assert is_finite(vector)
+    assert distance(vector, None) == distance(vector, -vector) == math.inf
+    vector[-1] = np.nan
+    assert not is_finite(vector)
 
 
 @pytest.mark.parametrize("place", [0, BLOCK, 2 * BLOCK + 2])

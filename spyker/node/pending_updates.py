@@ -113,8 +113,7 @@ class PendingUpdates:
 
     def superseded(self, saved: int) -> None:
         """The server has sent a new task: it wants no update that it does not have yet."""
-        self.told(saved)
-        self._keep(lambda task: task.sent)
+        self._keep(lambda task: task.sent and task.number > saved)
 
     def assigned(
         self, place: Any, number: int, task_token: bytes, message: ServerMessage, saved: int = 0

@@ -221,15 +221,14 @@ class UpdateFilter:
         if self.limits_rates and not self.rates.admits(client):
             self.sign_flips.pop_task(client, version)
             return Verdict(FilterDecision.DROPPED, weights, 0.0, 0.0, sign_flipped=False)
-        origin = zeros(weights) if difference else model
-        norm, sign_flips = distance(weights, origin), self.sign_flips
+        norm, sign_flips = distance(weights, None if difference else model), self.sign_flips
         norm = math.inf if math.isnan(norm) else norm  # an update that is not finite exceeds every threshold
         task = sign_flips.pop_task(client, version)
         sign_flipped = task is not None and sign_flips.sign_flipped(client, task, weights, difference=difference)
         decision, limit = self.judge(
             client,
             norm,
-            lambda: distance(model, zeros(model)),
+            lambda: distance(model, None),
             drift=float if difference or task is None else lambda: sign_flips.drift(task, model),
             known=difference or task is not None,
             counts=task is None or sign_flips.full_rate(task),
@@ -237,7 +236,7 @@ class UpdateFilter:
         )
         if decision is FilterDecision.CLIPPED:
             clipped = np.empty_like(weights)
-            mix(origin, weights, limit / norm, clipped)
+            mix(zeros(weights) if difference else model, weights, limit / norm, clipped)
             weights = clipped
         return Verdict(decision, weights, norm, limit, sign_flipped)
 

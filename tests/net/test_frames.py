@@ -65,6 +65,7 @@ def test_the_length_of_a_chunk_ends_after_five_bytes() -> None:
         split(b"\x0a" + b"\xff" * (FRAME_LIMIT - 1))  # reading all of it as a number takes minutes
 
 
+@pytest.mark.filterwarnings("error")  # their squares overflow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, -3e38, 1.1e30])
 def test_weights_whose_mix_might_not_be_finite_are_refused(value: float) -> None:
     weights = np.ones(100, np.float32)
@@ -76,6 +77,7 @@ def test_weights_whose_mix_might_not_be_finite_are_refused(value: float) -> None
         ChunkReceiver(np.empty(100, np.float32)).add(raw)
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [0.0, 1e-45, 9e29, -9e29])
 def test_weights_that_are_numbers_pass(value: float) -> None:
     in_one_piece(memoryview(np.full(100, value, np.float32)).cast("B"))

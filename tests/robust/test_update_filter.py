@@ -385,6 +385,20 @@ def test_where_nobody_is_judged_a_checkpoint_holds_nothing_about_it_and_one_that
     assert free.sizes.clients == {7: 3}
 
 
+@pytest.mark.parametrize("difference", [False, True])
+def test_an_update_is_clipped_towards_what_it_is_measured_from(difference: bool) -> None:
+    """A difference is measured from zero, and a model from the server's model."""
+    rules = UpdateFilter(RULES, dict.fromkeys(range(CLIENTS), 1))
+    model = np.full(4, 5, np.float32)
+    origin = np.zeros(4, np.float32) if difference else model
+    for k in range(1, CLIENTS):
+        verdict = rules.check(k, origin + np.array([0, 0, 1, 0], np.float32), 0, model, difference=difference)
+        assert (verdict.decision, verdict.norm) == (FilterDecision.ACCEPTED, 1)
+    verdict = rules.check(0, origin + np.array([9, 0, 0, 0], np.float32), 0, model, difference=difference)
+    assert (verdict.decision, verdict.norm) == (FilterDecision.CLIPPED, 9)
+    assert verdict.weights == pytest.approx(origin + np.array([RULES.clip, 0, 0, 0], np.float32))
+
+
 def test_an_update_that_is_not_finite_is_longer_than_all_others() -> None:
     rules = UpdateFilter(RULES, dict.fromkeys(range(CLIENTS), 1))
     model = np.zeros(4, np.float32)
