@@ -155,7 +155,7 @@ def test_a_folder_above_records_says_which_there_are(tmp_path, capsys):
         (tmp_path / run).mkdir()
         (tmp_path / run / "scenario.toml").touch()
     assert main(["export", str(tmp_path), "--out", str(tmp_path / "model")]) == 2
-    assert f"{tmp_path} contains several runs. Name one of them: fedavg, stride" in capsys.readouterr().err
+    assert f"{tmp_path} contains several runs. Name one of them: stride, fedavg" in capsys.readouterr().err
 
 
 def test_a_server_that_has_not_saved_yet_is_told_from_a_folder_of_something_else(tmp_path, capsys):
