@@ -34,6 +34,7 @@ Servers exchange models and momenta; see :mod:`~spyker.algorithms.stride_exchang
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Mapping
@@ -186,9 +187,11 @@ class Stride(ExchangingServer):
     # --- Rounds ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Iterator[Action]:
-        """Return the first actions: send W⁰ to every client."""
+        """Return the first actions: send W⁰ to every client; without clients, start the timer of the token."""
         self._round_began = self._now()
-        return super().start()
+        if not self.learns:
+            self.check_exchange()  # if it holds the token, the others wait for it
+        return itertools.chain(super().start(), self._taken())
 
     def add_update(self, k: int, update: Update) -> None:
         """Clip Δ_k and add it to the sum, weighted by the trust in updates of such a model."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spyker.cli.help import examples
-from spyker.records import RunRecord
+from spyker.records import RunRecord, first_fact
 from spyker.records.merge import merge
 
 
@@ -34,8 +34,12 @@ def add_merge(commands: Any) -> None:
 
 def command_merge(args: argparse.Namespace) -> int:
     """Merge the records, starting where the last merge into the folder ended."""
-    merge(args.records, args.out)
-    there, wanted = len(args.records), len(RunRecord(args.out).start.servers)
+    begun = [folder for folder in args.records if not folder.is_dir() or first_fact(folder) is not None]
+    for folder in args.records:
+        if begun and folder not in begun:
+            print(f"{folder} is left out: its server has not started yet")
+    merge(begun or args.records, args.out)
+    there, wanted = len(begun), len(RunRecord(args.out).start.servers)
     if there < wanted:
         print(f"only {there} of {wanted} servers: the facts of the others are missing")
     print(f"record: {args.out}/  ·  plot: spyker plot {args.out}")

@@ -19,6 +19,7 @@ from spyker.protocol.facts import (
     TokenArrived,
     UpdateApplied,
 )
+from spyker.protocol.server import epoch_of, first_bid
 from spyker.records import Evaluated, EvaluatedByClients, Fact, ServerResumed, UnknownFact, fields
 from spyker.records.client_scores import combined_by_clients
 
@@ -147,7 +148,7 @@ class StateReducer:
         self, state: RunState, t: float, fact: SyncStarted | EarlySyncStarted, queue: int | None, by: int
     ) -> None:
         state.server(fact.server).syncs += 1
-        state.syncs = max(state.syncs, fact.bid)
+        state.syncs = max(state.syncs, fact.bid - first_bid(epoch_of(fact.bid)) + 1)  # in this epoch
         self._called(state, t, fact.server, fact.bid)
 
     def _called(self, state: RunState, t: float, server: int, bid: int) -> None:

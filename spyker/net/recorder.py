@@ -39,7 +39,7 @@ from spyker.records import (
 )
 from spyker.records.client_scores import ClientScores
 from spyker.records.run_warnings import NO_UPDATES, RunWarning, ScoreHistory, score_warnings
-from spyker.records.summary import WAYS, Hit, Totals, server_totals, summarise, synchronised, target_name
+from spyker.records.summary import WAYS, Hit, SyncCount, Totals, server_totals, summarise, target_name
 from spyker.tasks.registry import with_task_defaults
 from spyker.tasks.served_model import ModelSpec
 from spyker.tasks.task import EvaluationResult, Metric
@@ -161,7 +161,7 @@ class Recorder:
         self._began = 0.0  # start of this incarnation on the monotonic clock
         self.updates = 0
         self.updates_per_client: Counter[int] = Counter()
-        self.synchronisations = 0
+        self.synchronisations = SyncCount()
         self.bytes = dict.fromkeys(WAYS, 0)
         self.messages: Counter[str] = Counter()
         self.longest_queue = 0
@@ -218,7 +218,7 @@ class Recorder:
                 self.reports[fact.client] = fact.metrics
             if self.client_scores is not None:
                 self.client_scores.fact(self.now, fact)
-            self.synchronisations = synchronised(self.synchronisations, fact)
+            self.synchronisations.fact(fact)
             self._write(self.now, fact)
 
     def waiting(self, queue: int) -> None:
@@ -350,7 +350,7 @@ class Recorder:
             "began": self.start and self.start.began,
             "updates": self.updates,
             "updates_per_client": list(self.updates_per_client.items()),
-            "synchronisations": self.synchronisations,
+            "synchronisations": [self.synchronisations.count, self.synchronisations.latest],
             "bytes": dict(self.bytes),
             "messages": dict(self.messages),
             "longest_queue": self.longest_queue,
@@ -368,7 +368,7 @@ class Recorder:
         self.begin(numbers["began"])  # the record may be new
         self.updates = numbers["updates"]
         self.updates_per_client = Counter(dict(numbers["updates_per_client"]))
-        self.synchronisations = numbers["synchronisations"]
+        self.synchronisations = SyncCount(*numbers["synchronisations"])
         self.bytes = dict(numbers["bytes"])
         self.messages = Counter(numbers["messages"])
         self.longest_queue = numbers["longest_queue"]
@@ -405,7 +405,7 @@ class Recorder:
                 self.updates_per_client[k]
                 for k in range(max(self.start.clients, 1 + max(self.updates_per_client, default=-1)))
             ],
-            synchronisations=self.synchronisations,
+            synchronisations=self.synchronisations.count,
             longest_queue=self.longest_queue,
             bytes=self.bytes,
             messages=dict(sorted(self.messages.items())),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from spyker.protocol.messages import ClientMessage, PeerMessage
 
 MOST_DATA = 1 << 31  # data points of one client; how much they count is bounded by the claims of the others
-BEGIN, SAVE, RETRY, HEARTBEAT, ASK = "begin", "save", "retry", "beat", "ask"  # timers of the node
+BEGIN, BEGIN_EMPTY, SAVE, RETRY, HEARTBEAT, ASK = "begin", "empty", "save", "retry", "beat", "ask"  # timers of the node
 AWAY, SERVERS = "away:", "server:"  # prefixes of timers: of an absent client, and of the algorithm
 VIEW, SUSPECTS, BOOTSTRAP = "view", "suspects", "bootstrap"  # membership changes that wait in the inbox
 

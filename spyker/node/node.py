@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from spyker.node.control_messages import Heartbeat
 from spyker.node.effects import (
     ClientRejected,
     CloseSession,
@@ -56,7 +57,7 @@ from spyker.node.events import (
     TimerFired,
     UpdateReceived,
 )
-from spyker.node.inbox import ASK, AWAY, BEGIN, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, QueuedEvent
+from spyker.node.inbox import ASK, AWAY, BEGIN, BEGIN_EMPTY, HEARTBEAT, RETRY, SAVE, SERVERS, VIEW, QueuedEvent
 from spyker.node.membership import OPERATOR
 from spyker.node.node_checkpoints import NodeCheckpoints
 from spyker.node.paxos import Proposal
@@ -130,7 +131,7 @@ class Node(NodeCheckpoints):
         actions = self._peers.started(server, bootstrap)
         for k in roster:
             self._task_tokens.entry(k).member = True
-        self._effects += (StopTimer(BEGIN), StopTimer(ASK), NodeStarted(len(roster)))
+        self._effects += (StopTimer(BEGIN), StopTimer(BEGIN_EMPTY), StopTimer(ASK), NodeStarted(len(roster)))
         self._perform([*actions, *server.start()])
         self._go_on()
 
@@ -241,6 +242,13 @@ class Node(NodeCheckpoints):
 
     # --- Other servers -----------------------------------------------------------------------------------------------
 
+    def _on_control_received(self, event: ControlReceived) -> None:
+        self._peers.receive_control(event)
+        waits = self._server is None and not self._awaits_bootstrap and not self._others_started
+        if waits and isinstance(event.message, Heartbeat) and event.message.checkpoints:
+            self._others_started = True
+            self._effects.append(StartTimer(BEGIN_EMPTY, self.membership.failure_detector.suspect_after))
+
     def _on_change_requested(self, event: MembershipChangeRequested) -> None:
         self.membership.request(Proposal(OPERATOR, event.change, event.before))
 
@@ -271,6 +279,9 @@ class Node(NodeCheckpoints):
             self._overdue = True
             if self._server is None and self._sessions:
                 self._start()
+        elif timer == BEGIN_EMPTY:
+            if self._server is None and not self._sessions:
+                self._start()  # other servers have, and exchange models with this one
         elif timer.startswith(AWAY):
             self._presence.departed(int(timer.removeprefix(AWAY)))
             self._remove_client(int(timer.removeprefix(AWAY)))
@@ -417,7 +428,7 @@ STEPS: dict[type[Event], Callable[[Node, Any], None]] = {
     PeerPortClosed: lambda node, event: node._peers.port_closed(event),
     PeerMessageReceived: lambda node, event: node._peers.receive(event),
     PeerAcknowledged: lambda node, event: node._peers.acknowledge(event.server, event.sequence),
-    ControlReceived: lambda node, event: node._peers.receive_control(event),
+    ControlReceived: Node._on_control_received,
     MembershipChangeRequested: Node._on_change_requested,
     MembershipChangeForced: Node._on_change_forced,
     MembershipRequestsWithdrawn: Node._on_requests_withdrawn,

@@ -83,6 +83,7 @@ class NodeState(ABC):
         self._void = False  # the first entry is a departure that was taken back
         self._draining = False
         self._overdue = False  # the node does not wait for clients any longer
+        self._others_started = False  # another server has started while this one waits for clients
         self._awaits_bootstrap = membership.new  # it does not start without a bootstrap state
         self._saved_version = 0
         self._changed = False  # since the last checkpoint

@@ -106,6 +106,7 @@ class NodePeers:
     def started(self, server: Server, bootstrap: BootstrapState | None) -> list[Action]:
         """Tell a server that starts what is known of its peers, and give it the bootstrap state if there is one."""
         self._server, view = server, self.view
+        self.membership.failure_detector.saw_token(view.epoch)  # nobody misses it before a server uses it
         actions: list[Action] = []
         if view.epoch > 0:
             leads = bootstrap is None and view.leader == self._id

@@ -15,6 +15,7 @@ from spyker.protocol.facts import (
     UpdateApplied,
 )
 from spyker.records import Evaluated, Fact, RunStarted
+from spyker.records.summary import SyncCount
 
 
 class LiveProgress(ProgressBar):
@@ -23,7 +24,7 @@ class LiveProgress(ProgressBar):
     def __init__(self, title: str, duration: float, metric: str, console: Console | None = None) -> None:
         super().__init__(title, duration, console)
         self.duration, self.metric = duration, metric
-        self.updates = self.syncs = 0
+        self.updates, self.syncs = 0, SyncCount()
         self.score: float | None = None
         self.note = ""
         if self.animated:
@@ -35,10 +36,8 @@ class LiveProgress(ProgressBar):
             self.metric = fact.metric
         elif isinstance(fact, UpdateApplied):
             self.updates += 1
-        elif isinstance(fact, SyncStarted | EarlySyncStarted):
-            self.syncs = max(self.syncs, fact.bid)
-        elif isinstance(fact, CloudRoundEnded):
-            self.syncs = fact.round
+        elif isinstance(fact, SyncStarted | EarlySyncStarted | CloudRoundEnded):
+            self.syncs.fact(fact)
         elif isinstance(fact, Evaluated):
             self.score = fact.mean
         elif isinstance(fact, RateHalved):
@@ -53,5 +52,5 @@ class LiveProgress(ProgressBar):
     def status(self, t: float) -> str:
         """Return time, counts and the latest score as text."""
         score = "–" if self.score is None else f"{self.score:.3f}"
-        counts = f"{self.updates:,} updates · {self.metric} {score} · {self.syncs} syncs"
+        counts = f"{self.updates:,} updates · {self.metric} {score} · {self.syncs.count} syncs"
         return f"t {t:.1f}/{self.duration:g} s · {counts}{self.note}"

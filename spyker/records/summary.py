@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spyker.protocol.facts import CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted
-from spyker.protocol.server import Server
+from spyker.protocol.server import Server, epoch_of, first_bid
 from spyker.records.run_facts import Evaluated, EvaluatedByClients, MetricEvaluated, RunStarted
 from spyker.records.run_warnings import (
     RoundTimes,
@@ -183,11 +183,21 @@ def known(**values: object) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def synchronised(before: int, fact: Fact) -> int:
-    """Return the number of synchronisations after a fact; servers may start the same one independently."""
-    if isinstance(fact, SyncStarted | EarlySyncStarted):
-        return max(before, fact.bid)
-    return before + isinstance(fact, CloudRoundEnded)
+class SyncCount:
+    """Counts synchronisations. Servers may start the same one independently, and each epoch numbers them anew."""
+
+    def __init__(self, count: int = 0, latest: int = 0) -> None:
+        """Continue with the count so far and the number of the latest synchronisation."""
+        self.count, self.latest = count, latest
+
+    def fact(self, fact: Fact) -> None:
+        """Process a fact."""
+        if isinstance(fact, SyncStarted | EarlySyncStarted):
+            first = max(self.latest + 1, first_bid(epoch_of(fact.bid)))
+            self.count += max(0, fact.bid - first + 1)
+            self.latest = max(self.latest, fact.bid)
+        elif isinstance(fact, CloudRoundEnded):
+            self.count += 1
 
 
 def target_name(target: float) -> str:

@@ -217,7 +217,7 @@ def totals(
         final=evaluator.history[-1][1] if evaluator.history else None,
         reached={target: hit for target, hit in reached.items() if hit is not None},
         updates_per_client=simulation.updates_per_client,
-        synchronisations=simulation.synchronisations,
+        synchronisations=simulation.synchronisations.count,
         longest_queue=max(processor.longest for processor in simulation.processors),
         bytes=dict(
             zip(

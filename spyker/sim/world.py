@@ -35,7 +35,7 @@ from spyker.protocol.messages import (
 )
 from spyker.protocol.server import Server, Work
 from spyker.records import ClientFailed, Fact
-from spyker.records.summary import synchronised
+from spyker.records.summary import SyncCount
 from spyker.sim.adversaries import Adversaries
 from spyker.sim.client_failures import STOP_REMEDY, ClientFailure, ClientFailures
 from spyker.sim.clock import Clock
@@ -87,7 +87,7 @@ class Simulation(ABC):
         self.updates_per_client = array("q", bytes(8 * clients))
         self.trainings = array("q", bytes(8 * clients))  # that have begun, by client
         self.updates_per_server = [0] * servers
-        self.synchronisations = 0
+        self.synchronisations = SyncCount()
 
     @abstractmethod
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Simulation(ABC):
             return
         if isinstance(fact, ClientReported) and fact.metrics:
             self.reports[fact.client] = fact.metrics
-        self.synchronisations = synchronised(self.synchronisations, fact)
+        self.synchronisations.fact(fact)
         self.sink(self.clock.now, fact, None)
 
     def _train(self, k: int, order: Train, ended: Callable[[Any, TrainJob], None], trainee: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 from actions import sent, stated, timers, update, vector
 
 from spyker.algorithms.consensus import REMEMBERED
-from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT, TIMEOUT_FACTOR
+from spyker.algorithms.stride_exchange import EXCHANGE, FIRST_TIMEOUT, NO_CLIENTS, TIMEOUT_FACTOR, TOKEN_PAUSE
 from spyker.algorithms.stride_messages import ExchangeModel, Token
 from spyker.protocol.facts import Merged, SyncStarted, TokenArrived
 from spyker.protocol.messages import Leave, ToServer
@@ -138,6 +138,14 @@ def test_a_server_that_has_moved_on_to_a_later_exchange_is_not_waited_for(server
     assert not tokens([(1, a) for a in holder.handle(0, ExchangeModel(vector(1), vector(0), 1.0, 1, 3))])
     passed = tokens([(1, a) for a in holder.handle(2, ExchangeModel(vector(2), vector(0), 1.0, 4, 3))])
     assert [(receiver, token.absent) for _, receiver, token in passed] == [(2, ())]
+
+
+@pytest.mark.parametrize("servers", [3, 12], ids=["all to all", "tree"])
+def test_a_holder_of_the_token_that_starts_without_clients_starts_exchanges(build, time, servers):
+    holder, *others = build("stride", [[], *[[1]] * (servers - 1)], now=time, **PLAIN)
+    assert timers(list(holder.start())) == [(NO_CLIENTS, TOKEN_PAUSE)]
+    assert [timers(list(other.start())) for other in others] == [[]] * len(others)
+    assert stated(holder.expire(NO_CLIENTS), SyncStarted)
 
 
 def test_an_exchange_that_is_long_over_is_ignored(servers):

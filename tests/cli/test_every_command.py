@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from recording import applied, started, write
 
 from spyker.cli.help import HEADING, Parser, parse
 from spyker.cli.main import COMMANDS, INSTALLED, WITHOUT_QUIET, main, parser
@@ -190,3 +191,12 @@ def test_a_misspelt_word_is_guessed(capsys: pytest.CaptureFixture[str], args: li
     out, err = capsys.readouterr()
     assert f"Did you mean {meant!r}?" in err
     assert (out, err.count("\n")) == ("", 1)
+
+
+def test_merge_leaves_out_a_server_that_has_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "0", started(0, 1000.0), [(1.0, applied(0, 1))])
+    (tmp_path / "1").mkdir()
+    assert main(["merge", str(tmp_path / "0"), str(tmp_path / "1"), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert f"{tmp_path / '1'} is left out: its server has not started yet" in said
+    assert "only 1 of 2 servers" in said

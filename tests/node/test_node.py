@@ -9,6 +9,7 @@ from driven import Driven
 from gossip import FLUSH, SECONDS, Gossip, Note
 from members import handshake
 
+from spyker.node.control_messages import Heartbeat
 from spyker.node.effects import (
     AcknowledgePeer,
     ClientRejected,
@@ -30,6 +31,7 @@ from spyker.node.events import (
     ClientConnected,
     ClientDisconnected,
     ClientLeft,
+    ControlReceived,
     Drain,
     Handled,
     PeerConnected,
@@ -40,7 +42,7 @@ from spyker.node.events import (
     TimerFired,
     UpdateReceived,
 )
-from spyker.node.inbox import AWAY, BEGIN, RETRY, SAVE, SERVERS, NodeOptions
+from spyker.node.inbox import AWAY, BEGIN, BEGIN_EMPTY, RETRY, SAVE, SERVERS, NodeOptions
 from spyker.node.membership import Membership
 from spyker.node.node import Node
 from spyker.node.node_clock import NodeClock
@@ -167,6 +169,39 @@ def test_a_client_that_went_before_the_beginning_is_not_counted() -> None:
     driver.tell(ClientDisconnected, 0, "zero")
     assert of(driver.come(1, "one"), NodeStarted) == []
     assert of(driver.come(2, "two"), NodeStarted) == [NodeStarted(2)]
+
+
+def test_without_clients_it_begins_soon_after_another_server() -> None:
+    """The other one exchanges models with it, and would wait."""
+    driver = Driver(min_clients=2)
+    driver.tell(Start)
+    driver.take()
+    driver.tell(ControlReceived, 1, Heartbeat(0, 0.0, None, True, None))
+    assert driver.take() == [], "the other one waits, too"
+    for _ in range(2):
+        driver.tell(ControlReceived, 1, Heartbeat(0, 0.0, None, True, None, checkpoints=1))
+    assert driver.take() == [StartTimer(BEGIN_EMPTY, driver.node.membership.failure_detector.suspect_after)]
+    driver.tell(TimerFired, BEGIN_EMPTY)
+    assert of(driver.go(), NodeStarted) == [NodeStarted(0)]
+    assert of(driver.come(1, "one"), SendTask), "a client that comes later takes part"
+
+
+def test_with_a_client_it_waits_for_the_others_though_another_server_has_begun() -> None:
+    driver = Driver(min_clients=2)
+    driver.tell(Start)
+    driver.come(0, "zero")
+    driver.tell(ControlReceived, 1, Heartbeat(0, 0.0, None, True, None, checkpoints=1))
+    driver.tell(TimerFired, BEGIN_EMPTY)
+    assert of(driver.go(), NodeStarted) == []
+    assert of(driver.come(1, "one"), NodeStarted) == [NodeStarted(2)]
+
+
+def test_the_token_is_not_missed_while_a_server_waits_for_clients() -> None:
+    driver = Driver(min_clients=1)
+    driver.tell(Start)
+    driver.time += 1000.0
+    driver.come(0, "zero")
+    assert driver.node.membership.failure_detector.token_missed_for(0) == 0.0
 
 
 def test_without_anybody_to_wait_for_it_begins_at_once() -> None:

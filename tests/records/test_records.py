@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from recording import applied, started, write
 
-from spyker.protocol.facts import ClientReported, CloudRoundEnded, Fact, SyncStarted, UpdateApplied
+from spyker.protocol.facts import ClientReported, CloudRoundEnded, EarlySyncStarted, Fact, SyncStarted, UpdateApplied
+from spyker.protocol.server import first_bid
 from spyker.records import (
     Evaluated,
     RecordedFact,
@@ -25,6 +26,7 @@ from spyker.records import (
     write_atomically,
 )
 from spyker.records.lines import parse
+from spyker.records.summary import SyncCount
 
 UPDATE = UpdateApplied(server=0, client=3, staleness=1.5, weight=0.25, age=7.0, version=7, rate=0.05)
 EVALUATED = Evaluated(updates=9, bytes=100, mean=0.5, worst=0.4, best=0.6, averaged=0.7, servers=[0.4, 0.6])
@@ -285,3 +287,17 @@ def test_updates_that_a_restart_made_void_do_not_count(tmp_path: Path) -> None:
     run = RunRecord(write(tmp_path / "run", started(), facts))
     held = [(t, update.server, update.version) for t, update, _ in run.updates()]
     assert held == [(1.0, 0, 1), (1.1, 1, 1), (5.5, 1, 2), (7.0, 0, 2)]
+
+
+def test_synchronisations_are_counted_over_epochs_that_number_them_anew() -> None:
+    count = SyncCount()
+    for bid in (1, 2, 2, 3):
+        count.fact(SyncStarted(0, bid))
+    assert count.count == 3
+    for bid in (first_bid(1), first_bid(1) + 1):
+        count.fact(EarlySyncStarted(1, bid))
+    assert count.count == 5
+    count.fact(SyncStarted(0, 3))
+    again = SyncCount(count.count, count.latest)
+    again.fact(SyncStarted(0, first_bid(1) + 2))
+    assert again.count == 6
